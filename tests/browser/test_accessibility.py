@@ -102,7 +102,7 @@ def test_axe_finds_nothing_in_the_forms_that_ask_for_a_token(scheme, options, ax
     served = serve(cluster(worker("a")), **options)
     page = open_page(served.address, color_scheme=scheme, expected=("401", "403"))
     page.get_by_role("textbox").fill(EVE)
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Log in").click()
     page.wait_for_selector("#verdict:not(:empty)")
     assert complaints(page, axe, "login") == []
 

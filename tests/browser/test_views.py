@@ -241,7 +241,7 @@ def test_a_removal_nobody_chose_says_so(demo, open_page):
     decisions = told(demo.place, "history", "--ledger", demo.ledger)["decisions"]
     removed = next(each for each in decisions if each["act"] == "remove")
     page = open_page(f"{demo.address}#/decisions?id={removed['id']}")
-    page.wait_for_selector("text=No pass decided this")
+    page.wait_for_selector("text=This was not decided by a disruption pass")
 
 
 def test_one_decision_is_shared_by_its_address(demo, open_page):

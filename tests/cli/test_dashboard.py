@@ -38,7 +38,7 @@ def test_so_it_is_for_the_demo(taken):
 def test_an_open_address_without_a_token_is_refused():
     result = dashboard("--dashboard-address", "0.0.0.0")  # noqa: S104 - refused
     assert result.exit_code == 2
-    assert "Error: anybody could look at the page on 0.0.0.0" in result.stderr
+    assert "Error: the page on 0.0.0.0 would be open to everyone" in result.stderr
 
 
 def test_a_token_file_that_is_not_there_or_empty_is_named(tmp_path):
@@ -54,7 +54,7 @@ def test_a_token_of_the_page_beside_those_of_the_cluster_is_a_mistake(tmp_path):
     token.write_text("correct-horse-battery-staple")
     result = dashboard("--dashboard-auth", "tokenreview", "--dashboard-token-file", token)
     assert result.exit_code == 2
-    assert "leave out --dashboard-token-file" in result.stderr
+    assert "remove --dashboard-token-file" in result.stderr
 
 
 def test_tokens_of_a_cluster_that_is_not_there_cannot_be_asked_for(tmp_path, monkeypatch):

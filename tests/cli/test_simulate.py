@@ -282,9 +282,9 @@ def test_what_found_nothing_to_happen_to_is_told(tmp_path):
 """
     )
     assert told(scenario, "--for", "3m")["missed"] == [
-        "events[0] found nothing it could happen to at 0:01:00",
-        "events[1] comes after the end",
-        "events[2] found nothing it could happen to at 0:01:00",
+        "events[0] found nothing to act on at 0:01:00",
+        "events[1] is after the end of the scenario",
+        "events[2] found nothing to act on at 0:01:00",
     ]
 
 
@@ -373,15 +373,15 @@ def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path
     for arguments in (["--set", much], ["--set", much, "--compare"]):
         result = typed(scenario, *arguments, "--for", "1m")
         assert result.exit_code == 2
-        assert "leave" in result.stderr
-        assert "ask for more nodes" in result.stderr
+        assert "pods do not fit" in result.stderr
+        assert "use more nodes" in result.stderr
 
 
 def test_the_scenario_of_the_demo_can_be_simulated():
     report = told(DEMO, "--for", "12m")
     assert report["scenario"] == "demo"
     assert report["nodes"]["born"] > 0
-    assert report["missed"][0] == "events[2] comes after the end"
+    assert report["missed"][0] == "events[2] is after the end of the scenario"
 
 
 def test_the_old_name_of_events_is_read_with_a_warning(tmp_path):
@@ -392,4 +392,4 @@ def test_the_old_name_of_events_is_read_with_a_warning(tmp_path):
     result = typed(scenario, "--for", "1m", "-o", "json")
     assert result.exit_code == 0
     assert "spec.happenings: is deprecated" in result.stderr
-    assert json.loads(result.stdout)["missed"] == ["events[0] comes after the end"]
+    assert json.loads(result.stdout)["missed"] == ["events[0] is after the end of the scenario"]

@@ -31,8 +31,8 @@ def story(tmp_path, more):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ("workloads: [{name: Web_1, replicas: 1}]", "workloads[0].name: must be small letters, digits and dashes"),
-        ("workloads: [{name: a, namespace: A, replicas: 1}]", "workloads[0].namespace: must be small letters"),
+        ("workloads: [{name: Web_1, replicas: 1}]", "workloads[0].name: must be lowercase letters, digits and dashes"),
+        ("workloads: [{name: a, namespace: A, replicas: 1}]", "workloads[0].namespace: must be lowercase letters"),
         ("workloads: [{name: a, replicas: 1, maxUnavailable: lots}]", "workloads[0].maxUnavailable: must be a number"),
         ("workloads: [{name: a, replicas: 1, maxUnavailable: -3}]", "workloads[0].maxUnavailable: must be a number"),
         (
@@ -51,7 +51,7 @@ def story(tmp_path, more):
             "events[0].patch.patch.spec.weight: ",
         ),
         ("events: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
-        ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a share"),
+        ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a percentage"),
         (
             "events: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
             "events[0].apply.spec",
@@ -78,7 +78,7 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
         (["--set", "nodepool/default.spec.template.spec.requirements={}"], "requirements: "),
         (["--set", "nodepool/default.spec.limits[0]=5"], "there is no item 0 in that list"),
         (["--set", "nodepool/default.spec.disruption.budgets[-1].nodes=5"], "'[-1].nodes' is no step of a path"),
-        (["--for", "99999999999d"], "spec.for: '99999999999d' is longer than any story"),
+        (["--for", "99999999999d"], "spec.for: '99999999999d' is longer than the limit"),
         (["--seeds", "1,1"], "--seeds names a seed twice"),
         (["--sweep", f"{POOL}=1m,,2m"], "has a comma with no value beside it"),
         (["--sweep", f"{POOL}=1m,1m"], "has a value twice"),
@@ -138,7 +138,7 @@ def test_a_report_that_cannot_be_written_in_the_end_is_still_printed():
 def test_groups_of_a_trace_that_never_arrive_are_told(tmp_path):
     (tmp_path / "late.csv").write_text("name,arrive,cpu,memory\na,0,1,1Gi\nb,1h,1,1Gi\n")
     result = typed(story(tmp_path, "  trace: late.csv\n"), "--for", "2m")
-    assert "Note: 1 of 2 groups of the trace arrive after the end, b first" in result.stdout
+    assert "Note: 1 of 2 groups of the trace arrive after the end of the scenario, b first" in result.stdout
 
 
 def twice(example):

@@ -1,4 +1,4 @@
-"""The page served by the test's own process, and what is asked of it over HTTP."""
+"""A page served by the test process, and an HTTP client for it."""
 
 import gzip
 import http.client

@@ -1,4 +1,4 @@
-"""What the page is told equals what the command line prints, document by document."""
+"""The documents of the page equal the output of the command line."""
 
 import json
 from datetime import timedelta
@@ -124,35 +124,35 @@ def test_a_document_of_the_page_is_that_of_the_command(path, command, served, ke
     ],
 )
 def test_decisions_are_those_of_history(query, options, served, ledger):
-    told = served.ask(f"/api/history{query}").json
-    assert told == printed("history", "--ledger", ledger, *options)
-    assert told["decisions"]
+    answer = served.ask(f"/api/history{query}").json
+    assert answer == printed("history", "--ledger", ledger, *options)
+    assert answer["decisions"]
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_one_decision_opens_to_its_plan_and_refusals_as_history_tells_them(number, served, ledger):
-    told = served.ask(f"/api/decision/decision-{number}").json
-    assert told == printed("history", f"decision-{number}", "--ledger", ledger)
-    assert (told["plan"] is None, told["refusals"] is None) == (number == 1, number == 1)
+def test_a_decision_has_the_plan_and_refusals_of_the_history_command(number, served, ledger):
+    answer = served.ask(f"/api/decision/decision-{number}").json
+    assert answer == printed("history", f"decision-{number}", "--ledger", ledger)
+    assert (answer["plan"] is None, answer["refusals"] is None) == (number == 1, number == 1)
 
 
-def test_a_span_counts_back_from_the_instant_that_is_shown(served):
+def test_a_duration_counts_back_from_the_time_of_the_snapshot(served):
     ids = [each["id"] for each in served.ask("/api/history?since=150m").json["decisions"]]
     assert ids == ["decision-1", "decision-2"]
 
 
-def test_savings_count_only_what_was_done(served):
-    told = served.ask("/api/savings").json
-    assert told["byReason"] == [
+def test_savings_count_only_successful_decisions(served):
+    answer = served.ask("/api/savings").json
+    assert answer["byReason"] == [
         {"reason": "Empty", "decisions": 2, "nodes": 2, "pods": 0, "savingPerHour": 1.5},
         {"reason": "Underutilized", "decisions": 1, "nodes": 1, "pods": 0, "savingPerHour": 0.75},
         {"reason": "Drifted", "decisions": 1, "nodes": 1, "pods": 0, "savingPerHour": -0.5},
     ]
-    assert told["savingPerHour"] == 1.75
-    assert [each["savingPerHour"] for each in told["steps"]] == [-0.5, 0.0, 0.75, 1.75]
-    assert told["costPerHour"] == 4.0
-    assert 0 < told["lowerBoundPerHour"] <= told["costPerHour"]
-    assert told["lowerBoundAt"] == told["at"]
+    assert answer["savingPerHour"] == 1.75
+    assert [each["savingPerHour"] for each in answer["steps"]] == [-0.5, 0.0, 0.75, 1.75]
+    assert answer["costPerHour"] == 4.0
+    assert 0 < answer["lowerBoundPerHour"] <= answer["costPerHour"]
+    assert answer["lowerBoundAt"] == answer["at"]
     assert served.ask("/api/savings?since=24h").json["savingPerHour"] == 2.25
 
 
@@ -179,19 +179,19 @@ def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
         ("/api/nothing", 404, "Not Found"),
     ],
 )
-def test_a_wrong_question_is_answered_with_a_sentence(path, status, said, served):
+def test_a_bad_request_gets_an_error_message(path, status, said, served):
     answer = served.ask(path)
     assert answer.status == status
     assert said in answer.json["error"]
 
 
-def test_before_the_cluster_is_read_questions_are_told_what_is_missing():
+def test_before_the_cluster_is_read_requests_get_the_missing_parts():
     with page_served() as page:
         page.published_state.publish(None, ("pods are not listed yet",))
         answer = page.ask("/api/plan")
         assert (answer.status, answer.json) == (503, {"error": "pods are not listed yet"})
 
 
-def test_the_snapshot_that_is_shown_can_be_kept_and_read_again(served, kept):
+def test_the_downloaded_snapshot_can_be_read_again(served, kept):
     assert served.ask("/api/snapshot").body == kept.read_bytes()
     assert read_snapshot_file(served.ask("/api/snapshot").body).at == NOON

@@ -1,4 +1,4 @@
-"""The door that asks the API server: who comes in, who does not, for how long, and what is told to whom."""
+"""Authentication by TokenReview: who gets access, for how long, and what a refusal says."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import pytest
 
 from acceptance.fleet import cluster, worker
 from dashboard.pages import page_served
-from dovetail.dashboard import auth as doors
+from dovetail.dashboard import auth
 from dovetail.dashboard.address import AddressUnsafe, PageAddress
 from dovetail.dashboard.auth import ADMITTED_SECONDS, MOST, REFUSED_SECONDS, TokenReviewAuthenticator
 from dovetail.ports.errors import Unavailable
@@ -53,7 +53,7 @@ def bearer(token):
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_whoever_the_cluster_knows_and_allows_may_look(page):
+def test_an_authenticated_user_with_permissions_has_access(page):
     answer = page.ask("/api/cluster", **bearer(DANA))
     assert (answer.status, answer.json["nodes"][0]["name"]) == (200, "secret-node")
     assert page.ask("/", **bearer(DANA)).status == 200
@@ -61,7 +61,7 @@ def test_whoever_the_cluster_knows_and_allows_may_look(page):
 
 
 @pytest.mark.parametrize("path", ["/", "/api/cluster", "/api/plan", "/api/events", "/api/snapshot", "/app.js"])
-def test_nobody_else_is_told_anything(page, path):
+def test_other_requests_get_no_data(page, path):
     for headers, status in (
         ({}, 401),
         (bearer("unknown"), 401),
@@ -74,7 +74,7 @@ def test_nobody_else_is_told_anything(page, path):
         assert ("WWW-Authenticate" in answer.headers) == (status == 401)
 
 
-def test_a_form_says_what_to_show_and_a_refusal_who_may_not_do_what(page):
+def test_the_login_page_names_the_token_and_a_refusal_names_the_missing_permission(page):
     form = page.ask("/").body.decode()
     assert "kubectl create token" in form
     assert '<p id="verdict" role="alert"></p>' in form
@@ -85,7 +85,7 @@ def test_a_form_says_what_to_show_and_a_refusal_who_may_not_do_what(page):
     assert "does not know this token" in page.ask("/api/plan", **bearer("unknown")).json["error"]
 
 
-def test_a_token_is_shown_once_for_a_cookie_that_says_nothing(page):
+def test_a_token_is_exchanged_for_a_random_cookie(page):
     given = page.ask("/api/session", **bearer(DANA)).headers["Set-Cookie"]
     again = page.ask("/api/session", **bearer(DANA)).headers["Set-Cookie"]
     assert "HttpOnly" in given
@@ -99,13 +99,13 @@ def test_a_token_is_shown_once_for_a_cookie_that_says_nothing(page):
         assert "Set-Cookie" not in page.ask("/api/session", **headers).headers
 
 
-def test_an_api_server_that_cannot_be_asked_lets_nobody_in(page, registry):
+def test_without_the_api_server_access_is_denied(page, registry):
     registry.down = True
     answer = page.ask("/api/cluster", **bearer(DANA))
     assert answer.status == 503
-    assert "cannot be asked who you are" in answer.json["error"]
+    assert "cannot review the token" in answer.json["error"]
     assert DANA not in answer.body.decode()
-    assert "cannot be asked who you are" in page.ask("/", **bearer(DANA)).body.decode()
+    assert "cannot review the token" in page.ask("/", **bearer(DANA)).body.decode()
 
 
 def request(token="", cookie=""):
@@ -113,88 +113,88 @@ def request(token="", cookie=""):
     return SimpleNamespace(headers=headers, cookies={"dovetail_session": cookie} if cookie else {})
 
 
-def judged(work):
+def run_async(work):
     """Live a moment at a door with a clock of its own."""
     registry, now = Registry(), [0.0]
     return asyncio.run(work(registry, TokenReviewAuthenticator(registry, lambda: now[0]), now))
 
 
-def test_a_right_that_is_taken_away_is_lost_within_half_a_minute():
+def test_a_revoked_permission_ends_access_within_half_a_minute():
     async def work(registry, authenticator, now):
-        session = await authenticator.greet(request(DANA))
+        session = await authenticator.create_session(request(DANA))
         registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
         now[0] = ADMITTED_SECONDS - 1
-        assert (await authenticator.judge(request(cookie=session.value))).admitted
+        assert (await authenticator.authorize(request(cookie=session.value))).admitted
         now[0] = ADMITTED_SECONDS
-        assert (await authenticator.judge(request(cookie=session.value))).status == 403
+        assert (await authenticator.authorize(request(cookie=session.value))).status == 403
         registry.standings.pop(DANA)
         now[0] += REFUSED_SECONDS
-        assert (await authenticator.judge(request(cookie=session.value))).status == 401
+        assert (await authenticator.authorize(request(cookie=session.value))).status == 401
 
-    judged(work)
+    run_async(work)
 
 
-def test_a_yes_does_not_outlive_its_time_when_the_api_server_goes():
+def test_a_positive_verdict_expires_while_the_api_server_is_down():
     async def work(registry, authenticator, now):
-        assert (await authenticator.judge(request(DANA))).admitted
+        assert (await authenticator.authorize(request(DANA))).admitted
         registry.down = True
         now[0] = ADMITTED_SECONDS
-        assert (await authenticator.judge(request(DANA))).status == 503
+        assert (await authenticator.authorize(request(DANA))).status == 503
         registry.down = False
         now[0] += REFUSED_SECONDS
-        assert (await authenticator.judge(request(DANA))).admitted
+        assert (await authenticator.authorize(request(DANA))).admitted
 
-    judged(work)
+    run_async(work)
 
 
-def test_many_questions_at_once_are_one_question_to_the_api_server():
+def test_concurrent_requests_share_one_review():
     async def work(registry, authenticator, _now):
-        verdicts = await asyncio.gather(*(authenticator.judge(request(DANA)) for _ in range(50)))
+        verdicts = await asyncio.gather(*(authenticator.authorize(request(DANA)) for _ in range(50)))
         assert all(each.admitted for each in verdicts)
         for _ in range(50):
-            assert (await authenticator.judge(request(EVE))).status == 403
+            assert (await authenticator.authorize(request(EVE))).status == 403
         return registry.asked
 
-    assert judged(work) == [DANA, EVE]
+    assert run_async(work) == [DANA, EVE]
 
 
-def test_somebody_who_goes_away_while_it_is_asked_spoils_it_for_nobody():
+def test_a_client_that_disconnects_does_not_cancel_the_shared_review():
     async def work(registry, authenticator, _now):
-        first, second = (asyncio.create_task(authenticator.judge(request(DANA))) for _ in range(2))
+        first, second = (asyncio.create_task(authenticator.authorize(request(DANA))) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).admitted
         return registry.asked
 
-    assert judged(work) == [DANA]
+    assert run_async(work) == [DANA]
 
 
-def test_what_is_remembered_is_bounded_and_long_tokens_are_not_even_asked_about():
+def test_caches_are_bounded_and_overlong_tokens_are_not_reviewed():
     async def work(registry, authenticator, _now):
         for number in range(MOST + 50):
-            await authenticator.judge(request(f"guess-{number}"))
-        assert len(authenticator._known) == MOST
-        assert (await authenticator.judge(request("x" * (doors.LONGEST + 1)))).status == 401
+            await authenticator.authorize(request(f"guess-{number}"))
+        assert len(authenticator._verdicts) == MOST
+        assert (await authenticator.authorize(request("x" * (auth.LONGEST + 1)))).status == 401
         return len(registry.asked)
 
-    assert judged(work) == MOST + 50
+    assert run_async(work) == MOST + 50
 
 
-def test_a_stream_ends_when_whoever_follows_it_may_no_longer_look(page, registry, monkeypatch):
-    monkeypatch.setattr(doors, "ADMITTED_SECONDS", 0.0)
+def test_a_stream_ends_when_its_user_loses_access(page, registry, monkeypatch):
+    monkeypatch.setattr(auth, "ADMITTED_SECONDS", 0.0)
     with page.stream("/api/events?since=nothing", **bearer(DANA)) as events:
-        assert next(events)["event"] == "anew"
+        assert next(events)["event"] == "reset"
         registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
         page.published_state.publish(cluster(worker("secret-node"), worker("another")))
         assert "another" not in json.dumps(list(events))
 
 
-def test_tokens_of_the_cluster_make_any_address_safe_and_a_second_token_is_a_mistake():
+def test_tokenreview_allows_any_address_and_excludes_a_page_token():
     assert PageAddress("0.0.0.0", reviewed=True).guarded  # noqa: S104 - nothing listens
     with pytest.raises(AddressUnsafe, match="--dashboard-auth token"):
         PageAddress("127.0.0.1", "correct-horse-battery-staple", reviewed=True)
 
 
-def test_without_a_cluster_to_ask_nothing_is_served():
-    with pytest.raises(AddressUnsafe, match="no cluster here"), page_served(cluster(worker("a")), reviewed=True):
+def test_tokenreview_needs_a_live_cluster():
+    with pytest.raises(AddressUnsafe, match="needs a live cluster"), page_served(cluster(worker("a")), reviewed=True):
         pass

@@ -1,4 +1,4 @@
-"""A node in one tile, and in full: true figures, and nothing that could be a secret."""
+"""Tiles and details of nodes: correct values, and no labels that may contain secrets."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from acceptance.fleet import cluster, running, worker
 from builders import NOON, nodepool
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.nodes import NodeSummaries, known, node_details, state_of, summary_of
+from dovetail.dashboard.nodes import NodeSummaries, is_shown, node_details, state_of, summary_of
 from dovetail.dashboard.waiting_for import said_in
 from dovetail.model.snapshot import ClusterNode
 
@@ -18,7 +18,7 @@ def tiles_of(snapshot):
     return NodeSummaries().of(snapshot, said)
 
 
-def test_a_tile_says_what_the_node_is_and_how_full():
+def test_a_tile_has_the_properties_and_requests_of_the_node():
     tile = tiles_of(cluster(worker("a", running("x", "a", cpu="1500m"), type_="m.large")))["a"]
     assert (tile["pool"], tile["type"], tile["capacity"], tile["zone"]) == ("default", "m.large", "on-demand", "zone-a")
     assert (tile["state"], tile["price"]) == ("Ready", 1.0)
@@ -27,7 +27,7 @@ def test_a_tile_says_what_the_node_is_and_how_full():
     assert tile["pods"][0] == 1
 
 
-def test_a_tile_says_what_the_plan_says():
+def test_a_tile_has_the_reason_of_the_plan():
     budget = {"budgets": [{"nodes": "1"}]}
     found = tiles_of(cluster(worker("a"), worker("b"), pools=[nodepool(disruption=budget)]))
     assert found["a"]["because"] == "Empty: would be deleted in the next pass"
@@ -50,14 +50,14 @@ def test_the_state_is_one_word(node, state):
     assert state_of(node) == state
 
 
-def test_the_sum_counts_what_dovetail_manages():
+def test_the_cost_counts_only_managed_nodes():
     snapshot = cluster(worker("a"), worker("b"), ClusterNode(worker("c").node, None))
     summary = summary_of(snapshot, NodeSummaries().of(snapshot, {}).values())
     assert (summary["nodes"], summary["costPerHour"]) == (3, 2.0)
     assert summary["pools"] == [{"name": "default", "nodes": 2, "costPerHour": 2.0}]
 
 
-def test_a_node_that_did_not_change_is_not_looked_at_again_but_its_plan_is():
+def test_an_unchanged_node_is_summarized_once_but_its_reason_is_updated():
     snapshot = cluster(worker("a"))
     tiles = NodeSummaries()
     first = tiles.of(snapshot, {"a": {"because": "one"}})["a"]
@@ -79,15 +79,15 @@ def test_a_node_that_did_not_change_is_not_looked_at_again_but_its_plan_is():
     ],
 )
 def test_only_labels_and_annotations_of_known_domains_are_shown(key, shown):
-    assert known(key) is shown
+    assert is_shown(key) is shown
 
 
-def test_details_hold_nothing_of_other_domains():
+def test_details_leave_out_labels_of_other_domains():
     node = worker("a", labels={"vault.example.com/token": "s3cr3t"})
     assert "s3cr3t" not in str(node_details(node, cluster(node)))
 
 
-def test_protected_pods_are_told_with_the_instant_it_ends():
+def test_protected_pods_have_the_end_of_their_protection():
     shield = {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}, "creationTimestamp": "2026-01-05T11:30:00Z"}
     node = worker("a", running("x", "a", metadata=shield))
     (pod,) = node_details(node, cluster(node, at=NOON))["pods"]

@@ -1,4 +1,4 @@
-"""When the cluster is looked at for the page: on changes, now and then, and not while nobody looks."""
+"""When snapshots are taken for the page: on changes, now and then, and not without viewers."""
 
 import asyncio
 from contextlib import suppress
@@ -8,7 +8,7 @@ import pytest
 from acceptance.fleet import cluster, worker
 from dashboard.pages import page_served
 from dovetail.dashboard import published_state as module
-from dovetail.dashboard import routes as sites
+from dovetail.dashboard import routes
 from dovetail.dashboard.published_state import STALE_PAUSES, PublishedState, keep_publishing
 from dovetail.sim.virtual_loop import run
 
@@ -22,8 +22,8 @@ class Source:
         return self.missing
 
 
-async def living(published_state, source, story, **ways):
-    """Publish while the story goes on; answers how often it was looked at."""
+async def living(published_state, source, scenario, **ways):
+    """Publish while the scenario goes on; answers how often it was looked at."""
     looked = []
 
     async def take():
@@ -31,7 +31,7 @@ async def living(published_state, source, story, **ways):
         return cluster(worker("a"))
 
     task = asyncio.get_running_loop().create_task(keep_publishing(published_state, source, take, 1.0, **ways))
-    await story()
+    await scenario()
     count = len(looked)
     task.cancel()
     with suppress(asyncio.CancelledError):
@@ -44,54 +44,54 @@ def published_state():
     return PublishedState()
 
 
-def test_a_change_is_shown_while_somebody_looks(published_state):
+def test_a_change_is_published_while_the_page_is_viewed(published_state):
     source = Source()
 
-    async def story():
+    async def scenario():
         published_state.ask()
         await asyncio.sleep(0.5)
         source.revision += 1
         await asyncio.sleep(3)
 
-    assert run(living(published_state, source, story))[0] == 2
+    assert run(living(published_state, source, scenario))[0] == 2
 
 
-def test_without_a_change_it_is_looked_at_now_and_then(published_state):
-    async def story():
+def test_without_a_change_a_snapshot_is_taken_now_and_then(published_state):
+    async def scenario():
         published_state.ask()
         await asyncio.sleep(3 * (STALE_PAUSES + 1) + 0.5)
 
-    assert run(living(published_state, Source(), story))[0] == 4
+    assert run(living(published_state, Source(), scenario))[0] == 4
 
 
-def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(published_state, monkeypatch):
+def test_without_viewers_snapshots_are_taken_only_at_start_and_end(published_state, monkeypatch):
     source = Source()
     monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
 
-    async def story():
+    async def scenario():
         for _ in range(50):
             source.revision += 1
             await asyncio.sleep(1)
 
-    assert run(living(published_state, source, story)) == (1, 1)
+    assert run(living(published_state, source, scenario)) == (1, 1)
     assert not published_state.still
-    assert run(living(published_state, source, story, stays=True)) == (1, 2)
+    assert run(living(published_state, source, scenario, stays=True)) == (1, 2)
     assert published_state.still
 
 
-def test_what_is_missing_is_told_instead(published_state):
+def test_without_a_snapshot_the_missing_parts_are_published(published_state):
     source = Source()
     source.missing = ("pods are not listed yet",)
 
-    async def story():
+    async def scenario():
         await asyncio.sleep(2.5)
 
-    assert run(living(published_state, source, story, stays=True)) == (0, 0)
+    assert run(living(published_state, source, scenario, stays=True)) == (0, 0)
     assert published_state.latest.missing == source.missing
     assert published_state.latest.snapshot is None
 
 
-def test_a_look_that_fails_does_not_end_the_looking(published_state, caplog):
+def test_a_failed_snapshot_does_not_stop_the_publishing(published_state, caplog):
     source, looks = Source(), []
 
     async def take():
@@ -110,16 +110,16 @@ def test_a_look_that_fails_does_not_end_the_looking(published_state, caplog):
 
     run(life())
     assert published_state.latest.snapshot is not None
-    assert "not looked at" in caplog.text
+    assert "no snapshot for the page" in caplog.text
 
 
-def test_whoever_follows_the_stream_looks_for_as_long_as_they_do(monkeypatch):
-    """The page asks for nothing more while it shows the cluster: the stream alone must keep it up to date."""
-    monkeypatch.setattr(sites, "BREATH_SECONDS", 0.05)
+def test_an_open_stream_counts_as_a_viewer(monkeypatch):
+    """A page that shows the cluster sends no further requests, so its stream must keep the snapshots coming."""
+    monkeypatch.setattr(routes, "HEARTBEAT_SECONDS", 0.05)
     with page_served(cluster(worker("a"))) as page, page.stream("/api/events?since=nothing") as events:
         next(events)
         page.published_state._asked_at = float("-inf")
-        while next(events)["event"] != "breath":
+        while next(events)["event"] != "heartbeat":
             pass
         next(events)
         assert page.published_state.wanted

@@ -1,4 +1,4 @@
-"""The page from outside: what it allows, what it forbids, and how changes are told."""
+"""The HTTP interface of the page: methods, headers, host names, tokens and the event stream."""
 
 import json
 from dataclasses import replace
@@ -21,14 +21,14 @@ def served():
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/", "/api/plan", "/api/cluster", "/nowhere"])
-def test_nothing_but_reading_is_allowed(method, path, served):
+def test_only_get_and_head_are_allowed(method, path, served):
     answer = served.ask(path, method)
     assert answer.status == 405
     assert answer.headers["Allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize("path", ["/", "/app.js", "/app.css", "/api/cluster", "/nowhere", "/favicon.svg"])
-def test_every_answer_forbids_everything_from_elsewhere(path, served):
+def test_every_response_has_the_security_headers(path, served):
     headers = served.ask(path).headers
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -39,7 +39,7 @@ def test_every_answer_forbids_everything_from_elsewhere(path, served):
     assert headers["Server"] == "dovetail", "versions are nobody's business"
 
 
-def test_the_page_needs_nothing_from_elsewhere(served):
+def test_the_page_loads_nothing_from_other_origins(served):
     page = served.ask("/").body.decode()
     assert "http://" not in page
     assert "https://" not in page
@@ -47,7 +47,7 @@ def test_the_page_needs_nothing_from_elsewhere(served):
     assert "onclick" not in page
 
 
-def test_answers_are_compressed_for_those_who_can_read_that(served):
+def test_responses_are_compressed_if_the_client_accepts_it(served):
     assert served.ask("/api/cluster", Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
     assert served.ask("/app.js", Accept_Encoding="gzip").headers["Content-Encoding"] == "gzip"
     assert "Content-Encoding" not in served.ask("/api/cluster").headers
@@ -61,17 +61,17 @@ def test_a_file_that_has_not_changed_is_not_sent_again(served):
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example", "10.1.2.3"]
 )
-def test_a_name_that_is_not_this_machines_is_refused(host, served):
+def test_a_host_name_other_than_loopback_is_refused(host, served):
     """Else a page of somebody else could read this one through the visitor's browser."""
     assert served.ask("/api/cluster", Host=host).status == 421
 
 
 @pytest.mark.parametrize("host", ["localhost:8088", "127.0.0.1", "[::1]:8088", "127.0.0.5:8088"])
-def test_names_of_this_machine_are_answered(host, served):
+def test_loopback_host_names_are_accepted(host, served):
     assert served.ask("/api/cluster", Host=host).status == 200
 
 
-def test_without_the_token_nothing_of_the_cluster_is_told():
+def test_without_the_token_no_cluster_data_is_sent():
     with page_served(cluster(worker("a")), token=TOKEN) as page:
         assert page.ask("/").status == 401
         assert b"Token" in page.ask("/").body
@@ -84,7 +84,7 @@ def test_without_the_token_nothing_of_the_cluster_is_told():
         assert page.ask("/api/cluster", Authorization=f"Bearer {TOKEN}").status == 200
 
 
-def test_the_token_is_shown_once_for_a_cookie_that_is_not_it():
+def test_the_token_is_exchanged_for_a_derived_cookie():
     with page_served(cluster(worker("a")), token=TOKEN) as page:
         given = page.ask("/api/session", Authorization=f"Bearer {TOKEN}").headers["Set-Cookie"]
         assert "HttpOnly" in given
@@ -96,23 +96,23 @@ def test_the_token_is_shown_once_for_a_cookie_that_is_not_it():
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "10.0.0.1", "dovetail.example"])  # noqa: S104 - refused
-def test_an_address_others_can_reach_needs_a_token(address):
+def test_an_address_other_than_loopback_needs_a_token(address):
     with pytest.raises(AddressUnsafe, match="--dashboard-token-file"):
         PageAddress(address)
     assert PageAddress(address, TOKEN).token
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_this_machine_alone_needs_none(address):
+def test_loopback_needs_no_token(address):
     assert PageAddress(address).address == address
 
 
-def test_a_token_that_could_be_guessed_is_refused():
+def test_a_short_token_is_refused():
     with pytest.raises(AddressUnsafe, match="openssl rand"):
         PageAddress("127.0.0.1", "short")
 
 
-def test_a_change_is_told_alone_and_whoever_missed_it_gets_it():
+def test_a_frame_has_only_changes_and_missed_frames_are_sent_again():
     before = cluster(worker("a"), worker("b"))
     with page_served(before) as page:
         whole = planned(page)
@@ -136,14 +136,14 @@ def planned(page):
 
 
 @pytest.mark.parametrize("mark", ["", "another-1", "nonsense", "{run}-999999", "{run}-x"])
-def test_whoever_knows_nothing_of_this_run_begins_anew(mark, served):
+def test_a_mark_of_another_run_resets_the_client(mark, served):
     whole = served.ask("/api/cluster").json
     run = whole["mark"].rpartition("-")[0]
     with served.stream("/api/events", Last_Event_ID=mark.format(run=run)) as events:
-        assert next(events)["event"] == "anew"
+        assert next(events)["event"] == "reset"
 
 
-def test_whoever_missed_too_much_begins_anew():
+def test_a_client_that_missed_too_many_frames_is_reset():
     feed = EventStream()
     feed.show({}, {"at": 0})
     start = feed.mark
@@ -154,7 +154,7 @@ def test_whoever_missed_too_much_begins_anew():
     assert feed.since(start) is None
 
 
-def test_what_looks_the_same_is_not_told():
+def test_without_a_visible_change_there_is_no_frame():
     feed = EventStream()
     feed.show({"a": {"name": "a", "pool": ""}}, {"at": 1})
     mark = feed.mark
@@ -166,7 +166,7 @@ def test_what_looks_the_same_is_not_told():
     "header", [{"Authorization": b"Bearer \xff\xfe"}, {"Cookie": b"dovetail_session=\xff"}, {"Expect": b"\xff"}]
 )
 @pytest.mark.parametrize("path", ["/", "/api/plan", "/nowhere"])
-def test_headers_that_are_no_text_are_refused_like_any_other(header, path):
+def test_headers_that_are_not_text_are_handled(header, path):
     with page_served(cluster(worker("a")), token=TOKEN) as page:
         answer = page.ask(path, **header)
     assert answer.status == 401
@@ -182,6 +182,6 @@ def test_headers_that_are_no_text_are_refused_like_any_other(header, path):
         "/api/savings?until=9999-12-31T23:59:59-14:00",
     ],
 )
-def test_numbers_and_instants_beyond_all_bounds_are_wrong_questions(query, tmp_path):
+def test_out_of_range_numbers_and_instants_are_bad_requests(query, tmp_path):
     with page_served(cluster(worker("a")), ledger=tmp_path / "ledger.db") as page:
         assert page.ask(query).status == 400

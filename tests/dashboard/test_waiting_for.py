@@ -1,4 +1,4 @@
-"""What a node waits for, in one line: its drain and its repair before whatever a plan says of it."""
+"""What a node waits for, in one line: its drain and its repair take precedence over the plan."""
 
 import pytest
 
@@ -39,13 +39,13 @@ def going(name, *pods):
         ((running("x", "a"), shielded("y", "a")), (), "drain is stuck: default/y protected: ", True),
     ],
 )
-def test_a_node_on_its_way_out_waits_for_its_pods(pods, budgets, because, permanent):
+def test_a_draining_node_waits_for_its_pods(pods, budgets, because, permanent):
     said = waits(cluster(going("a", *pods), pdbs=budgets))["a"]
     assert because in said["because"]
     assert (said["code"], said["permanent"]) == ("Draining", permanent)
 
 
-def test_protection_that_ends_is_told_with_its_end():
+def test_temporary_protection_has_its_end():
     shield = shielded("y", "a", value="1h", metadata={"creationTimestamp": "2026-01-05T11:30:00Z"})
     said = waits(cluster(going("a", shield)))["a"]
     assert (said["until"], said["permanent"]) == ("2026-01-05T12:30:00Z", False)
@@ -62,13 +62,13 @@ def test_an_unhealthy_node_waits_for_its_repair():
     assert said["b"]["code"] != "Unhealthy"
 
 
-def test_an_unhealthy_node_that_nobody_repairs_says_why():
+def test_an_unhealthy_node_that_is_not_repaired_has_the_reason():
     assert "nodepool default has no repair block" in waits(found(unhealthy("a")))["a"]["because"]
     off = waits(found(unhealthy("a"), repair=BLOCK), node_repair=False)["a"]
     assert ("NodeRepair is off" in off["because"], off["permanent"]) == (True, True)
 
 
-def test_too_many_unhealthy_nodes_hold_repair_back():
+def test_too_many_unhealthy_nodes_block_repair():
     said = waits(found(unhealthy("a"), unhealthy("b"), repair=BLOCK))["a"]
     assert "too many nodes of its pool are unhealthy" in said["because"]
     assert said["until"] is None
@@ -85,7 +85,7 @@ def replacement(name, conditions):
     )
 
 
-def test_a_node_that_a_command_has_marked_waits_for_what_replaces_it():
+def test_a_node_in_a_command_waits_for_its_replacements():
     coming = [
         replacement("r1", {"Launched": "True"}),
         replacement("r2", {}),
@@ -101,14 +101,14 @@ def test_a_node_that_a_command_has_marked_waits_for_what_replaces_it():
     assert waits(cluster(marked("a", 1), coming[2]))["a"]["because"].startswith("Drifted: is about to be terminated")
 
 
-def test_a_new_node_says_how_far_it_has_come():
+def test_a_new_node_waits_for_its_instance_or_registration():
     young = [ClusterNode(None, claim(name, "default", status=status)) for name, status in YOUNG.items()]
     said = waits(cluster(*young))
     assert [said[name]["because"] for name in YOUNG] == ["waits for its instance", "waits for its node to register"]
     assert said["registering"]["code"] == "Coming"
 
 
-def test_a_node_of_somebody_else_is_told_apart():
+def test_an_unmanaged_node_is_marked():
     snapshot = cluster(worker("a"), ClusterNode(worker("c").node, None))
     assert waits(snapshot)["c"]["code"] == "Unmanaged"
     assert waits(snapshot)["a"]["code"] == "Next"

@@ -87,6 +87,6 @@ def test_whoever_may_list_nodes_and_pods_may_look_and_nobody_else(deployed, name
 
             cluster.kubectl("delete", "clusterrolebinding", "dovetail-reviewing")
             eventually(lambda: ask(address, "api/plan", eve)[0] == 503, "nobody can be asked", within=SOON)
-            assert "cannot be asked who you are" in ask(address, "api/plan", eve)[1]
+            assert "cannot review the token" in ask(address, "api/plan", eve)[1]
     finally:
         cluster.kubectl("delete", "clusterrolebinding", "--ignore-not-found", f"dana-{namespace}")

@@ -1,4 +1,4 @@
-"""The simulated cloud: instances exist apart from Nodes, and every change of a record is told."""
+"""The simulated cloud: instances exist independently of Nodes, and listeners get every change of a record."""
 
 import asyncio
 from dataclasses import replace
@@ -17,10 +17,10 @@ def request(name="one", **fields):
     return LaunchRequest(**{"token": name, "name": name, "claim": name, "nodepool": "default", **bought, **fields})
 
 
-def lived(story, **cloud):
+def lived(scenario, **cloud):
     async def main():
         async with World(replace(WorldOptions(), cloud=CloudOptions(**cloud))) as world:
-            return await story(world)
+            return await scenario(world)
 
     return run(main(), limit=24 * 3600.0)
 
@@ -30,7 +30,7 @@ def ready(world, name="one"):
 
 
 def test_an_instance_boots_joins_shuts_down_and_leaves_its_node_behind():
-    async def story(world):
+    async def scenario(world):
         states = []
         world.cloud.listen(lambda _, after: states.append((after.state, after.node_name, after.ended_by)))
         id_ = world.cloud.launch(request()).provider_id
@@ -49,7 +49,7 @@ def test_an_instance_boots_joins_shuts_down_and_leaves_its_node_behind():
         assert record.ended_at - record.terminate_called_at == pytest.approx(30)
         return states
 
-    assert lived(story, boot=(10.0, 10.0), shutdown=(30.0, 30.0)) == [
+    assert lived(scenario, boot=(10.0, 10.0), shutdown=(30.0, 30.0)) == [
         ("pending", None, ""),
         ("running", None, ""),
         ("running", "one", ""),
@@ -59,18 +59,18 @@ def test_an_instance_boots_joins_shuts_down_and_leaves_its_node_behind():
 
 
 def test_a_token_launches_once_also_after_the_instance_ended():
-    async def story(world):
+    async def scenario(world):
         first = world.cloud.launch(request())
         assert world.cloud.launch(request(zone="b")) is not None
         world.cloud.end(first.provider_id, "lost")
         assert world.cloud.launch(request()).ended_by == "lost"
         assert len(world.cloud.instances) == 1
 
-    lived(story)
+    lived(scenario)
 
 
 def test_a_node_deleted_by_force_leaves_its_instance_running():
-    async def story(world):
+    async def scenario(world):
         id_ = world.cloud.launch(request()).provider_id
         await asyncio.sleep(10)
         world.instance_failures.remove_node("one")
@@ -78,11 +78,11 @@ def test_a_node_deleted_by_force_leaves_its_instance_running():
         assert world.values(NODE) == ()
         assert world.cloud.instances[id_].state == "running"
 
-    lived(story)
+    lived(scenario)
 
 
-def test_a_list_that_lags_misses_what_is_new_and_shows_what_is_gone():
-    async def story(world):
+def test_a_frozen_list_lacks_new_and_has_ended_instances():
+    async def scenario(world):
         old = world.cloud.launch(request("old")).provider_id
         world.cloud.freeze_list(30)
         new = world.cloud.launch(request("new")).provider_id
@@ -92,21 +92,21 @@ def test_a_list_that_lags_misses_what_is_new_and_shows_what_is_gone():
         await asyncio.sleep(31)
         assert [each.provider_id for each in world.cloud.list()] == [new]
 
-    lived(story)
+    lived(scenario)
 
 
 def test_a_shortage_refuses_the_offerings_it_covers_and_no_others():
-    async def story(world):
+    async def scenario(world):
         world.cloud.shortages.append(CapacityShortage(zone="a"))
         with pytest.raises(OfferingUnavailable, match="m in a as spot"):
             world.cloud.launch(request())
         assert world.cloud.launch(request(zone="b")).zone == "b"
 
-    lived(story)
+    lived(scenario)
 
 
-def test_kubelets_join_late_or_never_when_told_so():
-    async def story(world):
+def test_kubelets_can_join_late_or_never():
+    async def scenario(world):
         world.cloud.joining_never = 1
         world.cloud.launch(request("never"))
         world.cloud.joining_late.append(100.0)
@@ -116,12 +116,12 @@ def test_kubelets_join_late_or_never_when_told_so():
         await asyncio.sleep(3600)
         assert [node.name for node in world.values(NODE)] == ["late"]
 
-    lived(story)
+    lived(scenario)
 
 
 @pytest.mark.parametrize("deletes_nodes", [True, False])
 def test_a_cloud_controller_deletes_the_node_of_an_instance_that_is_gone(deletes_nodes):
-    async def story(world):
+    async def scenario(world):
         id_ = world.cloud.launch(request()).provider_id
         await asyncio.sleep(10)
         world.cloud.end(id_, "reclaimed")
@@ -130,13 +130,13 @@ def test_a_cloud_controller_deletes_the_node_of_an_instance_that_is_gone(deletes
         await asyncio.sleep(20)
         assert bool(world.values(NODE)) is not deletes_nodes
 
-    lived(story, deletes_nodes=deletes_nodes)
+    lived(scenario, deletes_nodes=deletes_nodes)
 
 
 def test_records_of_ended_instances_are_kept_up_to_the_limit():
-    async def story(world):
+    async def scenario(world):
         for number in range(5):
             world.cloud.end(world.cloud.launch(request(f"n{number}")).provider_id, "lost")
         assert list(world.cloud.instances) == ["kwok://n3", "kwok://n4"]
 
-    lived(story, ended_limit=2)
+    lived(scenario, ended_limit=2)

@@ -43,10 +43,10 @@ def make(world):
 @pytest.mark.parametrize("shutdown", [(0.0, 0.0), (0.1, 0.5)], ids=["ends at once", "takes a while to end"])
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_simulated(case, shutdown):
-    async def story():
+    async def scenario():
         options = replace(WorldOptions(), cloud=CloudOptions(shutdown=shutdown))
         async with World(options) as world:
             await world.create(KWOK_NODE_CLASS, KWOKNodeClass(metadata=ObjectMeta(name="default")))
             await case(SimulatedSupply(world, make(world), REF))
 
-    run(story(), limit=3600)
+    run(scenario(), limit=3600)

@@ -1,4 +1,4 @@
-"""One seed, one story: byte for byte, in this process and in any other."""
+"""The same seed gives the same event log, byte for byte, in every process."""
 
 import os
 import subprocess

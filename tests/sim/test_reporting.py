@@ -24,7 +24,7 @@ async def started(world):
     await asyncio.sleep(0.5)
 
 
-def story(main):
+def scenario(main):
     async def lived():
         async with World(WorldOptions(seed=3)) as world:
             await started(world)
@@ -66,8 +66,8 @@ def test_a_burst_of_pods_that_become_ready_is_reported_a_few_times_and_in_full()
         ready = [status(world, resource)["readyReplicas"] for resource in (REPLICAS, DEPLOYMENTS)]
         return [b - a for a, b in zip(before, after, strict=True)], ready, status(world, PDB)["currentHealthy"]
 
-    told, ready, healthy = story(main)
-    assert max(told) <= 6
+    reported, ready, healthy = scenario(main)
+    assert max(reported) <= 6
     assert (ready, healthy) == ([PODS, PODS], PODS)
 
 
@@ -77,7 +77,7 @@ def test_the_first_pod_that_becomes_ready_is_reported_at_once():
         await asyncio.sleep(0.2)
         return status(world, REPLICAS)["readyReplicas"], status(world, PDB)["currentHealthy"]
 
-    assert min(story(main)) > 0
+    assert min(scenario(main)) > 0
 
 
 def test_each_of_many_pods_lost_is_counted_at_once():
@@ -90,7 +90,7 @@ def test_each_of_many_pods_lost_is_counted_at_once():
             counted.append(status(world, PDB)["currentHealthy"])
         return counted
 
-    assert story(main) == [PODS - 1, PODS - 2, PODS - 3, PODS - 4, PODS - 5]
+    assert scenario(main) == [PODS - 1, PODS - 2, PODS - 3, PODS - 4, PODS - 5]
 
 
 def test_a_pod_that_is_lost_amid_a_burst_is_replaced_at_once():
@@ -100,10 +100,10 @@ def test_a_pod_that_is_lost_amid_a_burst_is_replaced_at_once():
         await asyncio.sleep(0.12)
         return len(pods(world))
 
-    assert story(main) == PODS
+    assert scenario(main) == PODS
 
 
-def test_a_pod_that_stops_slowly_gives_back_at_once_what_its_eviction_spent():
+def test_a_deleting_pod_leaves_disrupted_pods_at_once():
     async def main(world):
         spec = {"containers": [{"name": "main", "image": "app", "lifecycle": {"preStop": {"sleep": {"seconds": 20}}}}]}
         metadata = {"name": "slow", "namespace": "default", "labels": {"app": "web"}}
@@ -118,4 +118,4 @@ def test_a_pod_that_stops_slowly_gives_back_at_once_what_its_eviction_spent():
         await asyncio.sleep(0.2)
         return status(world, PDB).get("disruptedPods")
 
-    assert not story(main)
+    assert not scenario(main)

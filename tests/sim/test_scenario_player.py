@@ -55,7 +55,7 @@ def replicas(world, _=None):
     return world.store.find(DEPLOYMENTS, Key("default", "web")).plain["spec"]["replicas"]
 
 
-def test_scaling_sets_replicas_and_says_from_what_to_what():
+def test_scaling_sets_replicas_and_reports_old_and_new_values():
     seen = []
     event = {"at": "1m", "title": "Morning", "scale": {"web": 4}}
     (action,) = played(event, look=lambda world, player: seen.append((replicas(world), player.title)))
@@ -72,13 +72,13 @@ def test_noise_varies_replicas_with_the_seed_within_its_share():
     assert all(90 <= number <= 110 for number in found)
 
 
-def test_scaling_what_is_not_there_is_missed():
+def test_scaling_a_missing_deployment_is_reported():
     missed = []
     played({"at": "1m", "scale": {"other": 4}}, look=lambda _, player: missed.extend(player.missed))
-    assert missed == ["events[0] found nothing it could happen to at 0:01:00"]
+    assert missed == ["events[0] found nothing to act on at 0:01:00"]
 
 
-def test_a_job_runs_under_a_new_name_each_round_and_the_one_before_goes():
+def test_each_round_creates_a_new_job_and_deletes_the_previous_one():
     left = []
     event = {"at": "1m", "every": "3m", "runJob": JOB}
     actions = played(event, look=lambda world, _: left.extend(each.key.name for each in world.store.all(JOBS)))
@@ -131,23 +131,23 @@ def test_a_condition_of_a_node_is_set():
     assert conditions["node-b"].reason == "AUFSUmountHung"
 
 
-def test_an_interruption_finds_no_spot_node_and_says_so():
+def test_an_interruption_without_spot_nodes_is_reported():
     event = {"at": "1m", "title": "Reclaim", "interrupt": {"capacityType": "spot"}}
     assert [each.name for each in played(event)] == ["event", "none"]
 
 
-def test_an_event_that_the_cluster_refuses_ends_the_play_with_its_error():
+def test_an_event_that_the_api_server_refuses_ends_the_run_with_its_error():
     with pytest.raises(ExceptionGroup) as caught:
         played({"at": "1m", "patch": {"kind": "Pod", "patch": {"spec": 3}}}, {"at": "2m", "apply": {**JOB, "spec": 1}})
     assert caught.value.exceptions
 
 
-def test_the_meter_says_when_no_pod_waits_any_more():
+def test_the_meter_reports_when_no_pod_is_pending():
     settled = []
 
     async def main():
         async with World(WorldOptions()) as world:
-            meter = Meter(lambda *told: settled.append(told))
+            meter = Meter(lambda *reported: settled.append(reported))
             meter.watch(world, asyncio.get_running_loop().time)
             world.apply(deployment("web", 3))
             await asyncio.sleep(60)

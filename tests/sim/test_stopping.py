@@ -45,11 +45,11 @@ def stopped_after(manifest, *deletions):
     return run(main())
 
 
-def test_a_pre_stop_hook_is_slept_through_before_the_pod_stops():
+def test_a_pre_stop_sleep_delays_the_stop():
     assert 100 < stopped_after(pod(sleep=100, grace=200), (0, None)) < 104
 
 
-def test_the_grace_cuts_a_hook_off():
+def test_the_grace_period_limits_a_pre_stop_hook():
     assert 30 <= stopped_after(pod(sleep=100, grace=30), (0, None)) < 30.2
 
 
@@ -59,7 +59,7 @@ def test_a_second_delete_with_less_grace_ends_the_pod_sooner_and_one_with_more_c
     assert 3000 < stopped_after(slow, (0, None), (100, 3600)) < 3004
 
 
-def test_a_volume_is_attached_while_a_pod_uses_it_and_comes_off_late_when_told_so():
+def test_a_volume_is_attached_while_in_use_and_its_detach_can_be_delayed():
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

@@ -1,4 +1,4 @@
-"""What the world does beyond the contract: dead machines, abandoned pods, faults, a quiet week for nothing."""
+"""World behavior beyond the contract suite: lost instances, orphaned pods, faults, and the cost of an idle week."""
 
 import asyncio
 import gc
@@ -18,12 +18,12 @@ from sim.day import WEEK, deployment, meta, node
 READY = "Ready"
 
 
-def in_world(story, **options):
-    """Run a story in a fresh world."""
+def in_world(scenario, **options):
+    """Run a scenario in a fresh world."""
 
     async def main():
         async with World(WorldOptions(seed=3, **options)) as world:
-            return await story(world)
+            return await scenario(world)
 
     return run(main(), limit=2 * WEEK)
 
@@ -35,7 +35,7 @@ def pods_of(world, app):
 def test_a_quiet_week_of_fifty_nodes_is_cheap():
     """Nothing polls: the only regular events are heartbeats, and there are few of them."""
 
-    async def story(world):
+    async def scenario(world):
         for number in range(50):
             world.apply(node(f"node-{number}"))
         await asyncio.sleep(60)
@@ -46,11 +46,11 @@ def test_a_quiet_week_of_fifty_nodes_is_cheap():
         assert all(entry.resource[1] == "Lease" for entry in world.log[before:])
         return len(world.log) - before
 
-    assert in_world(story) == 50 * WEEK // 300
+    assert in_world(scenario) == 50 * WEEK // 300
 
 
-def test_a_dead_machine_is_noticed_and_its_pods_replaced():
-    async def story(world):
+def test_a_lost_instance_is_noticed_and_its_pods_replaced():
+    async def scenario(world):
         for name in ("dies", "lives"):
             world.apply(node(name))
         await asyncio.sleep(10)
@@ -69,18 +69,18 @@ def test_a_dead_machine_is_noticed_and_its_pods_replaced():
         assert not any(pod.ready for pod in pods_of(world, "web") if pod.name in lost)
         await asyncio.sleep(320)
         pods = pods_of(world, "web")
-        assert {pod.name for pod in pods if pod.deleting} == lost, "nobody is left to stop them"
+        assert {pod.name for pod in pods if pod.deleting} == lost, "no kubelet is left to stop them"
         assert sum(pod.ready and pod.node_name == "lives" for pod in pods) == 4
         await world.delete(NODE, dead.key)
         await asyncio.sleep(70)
         assert not lost & {pod.name for pod in pods_of(world, "web")}
         assert not [lease for lease in world.values(LEASE) if lease.name == "dies"]
 
-    in_world(story)
+    in_world(scenario)
 
 
 def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
-    async def story(world):
+    async def scenario(world):
         for number in range(2):
             world.apply(node(f"node-{number}", cpu="16"))
         world.apply(deployment("web", 8))
@@ -97,11 +97,11 @@ def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
         assert len(new) == 8
         assert not old & {pod.name for pod in new}
 
-    in_world(story)
+    in_world(scenario)
 
 
-def test_pods_of_a_job_run_as_long_as_told():
-    async def story(world):
+def test_pods_of_a_job_run_for_their_annotated_time():
+    async def scenario(world):
         world.apply(node("node-0"))
         spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]}
         template = {"metadata": {"annotations": {"sim.dovetail/run-seconds": "600"}}, "spec": spec}
@@ -112,24 +112,24 @@ def test_pods_of_a_job_run_as_long_as_told():
         await asyncio.sleep(200)
         assert [pod.status.phase for pod in world.values(POD)] == ["Succeeded"]
 
-    in_world(story)
+    in_world(scenario)
 
 
 def test_a_watch_that_falls_too_far_behind_or_lives_too_long_ends():
-    async def story(world):
+    async def scenario(world):
         listing = await world.list(CONFIG_MAP)
         types = [change.type async for change in world.watch(CONFIG_MAP, listing.resource_version)]
         assert types
         assert set(types) == {"BOOKMARK"}
         return world.clock.now()
 
-    assert timedelta(minutes=5) <= in_world(story) - in_world(now) <= timedelta(minutes=11)
+    assert timedelta(minutes=5) <= in_world(scenario) - in_world(now) <= timedelta(minutes=11)
 
 
-def test_a_watch_leaves_next_to_nothing_that_only_the_collector_could_free():
-    """A long story runs without looking for garbage in cycles, so it must not make any."""
+def test_a_watch_creates_almost_no_reference_cycles():
+    """A long scenario runs without looking for garbage in cycles, so it must not make any."""
 
-    async def story(world):
+    async def scenario(world):
         world.apply(node("one"))
         watch = world.watch(CONFIG_MAP, (await world.list(CONFIG_MAP)).resource_version)
         hearing = asyncio.ensure_future(anext(watch))
@@ -147,7 +147,7 @@ def test_a_watch_leaves_next_to_nothing_that_only_the_collector_could_free():
     collects = gc.isenabled()
     gc.disable()
     try:
-        assert in_world(story) < 100
+        assert in_world(scenario) < 100
     finally:
         if collects:
             gc.enable()
@@ -179,7 +179,7 @@ def config_map(name):
 
 
 def test_faults_come_before_or_after_the_effect():
-    async def story(world):
+    async def scenario(world):
         world.interference = Storm(create=OutcomeUnknown("timed out"), list=Throttled("slow down"))
         with pytest.raises(OutcomeUnknown):
             await world.create(CONFIG_MAP, config_map("made"))
@@ -188,11 +188,11 @@ def test_faults_come_before_or_after_the_effect():
         assert (await world.get(CONFIG_MAP, Key("default", "made"))).name == "made"
         assert world.interference.calls == ["create", "list", "get"]
 
-    in_world(story)
+    in_world(scenario)
 
 
 def test_of_two_racing_writers_one_conflicts():
-    async def story(world):
+    async def scenario(world):
         made = await world.create(CONFIG_MAP, config_map("raced"))
 
         async def write(value):
@@ -201,10 +201,10 @@ def test_of_two_racing_writers_one_conflicts():
         outcomes = await asyncio.gather(write("a"), write("b"), return_exceptions=True)
         assert sorted(type(each) for each in outcomes if each) == [Conflict]
 
-    in_world(story)
+    in_world(scenario)
 
 
-def test_a_stopped_world_stands_still():
+def test_a_stopped_world_does_not_change():
     async def main():
         world = World(WorldOptions(seed=3))
         world.start()
@@ -218,7 +218,7 @@ def test_a_stopped_world_stands_still():
 
 
 def test_limits_are_requests_where_none_are_given_and_priorities_have_a_class():
-    async def story(world):
+    async def scenario(world):
         rank = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
         world.apply(rank)
         container = {
@@ -233,11 +233,11 @@ def test_limits_are_requests_where_none_are_given_and_priorities_have_a_class():
         assert {name: str(amount) for name, amount in requests.items()} == {"cpu": "1", "memory": "1Gi"}
         assert pod.spec.priority == 9
 
-    in_world(story)
+    in_world(scenario)
 
 
 def test_a_limit_range_of_the_namespace_fills_in_what_containers_leave_out():
-    async def story(world):
+    async def scenario(world):
         item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "min": {"memory": "1Gi"}}
         others = {"type": "Pod", "max": {"cpu": "9"}}
         limits = {"spec": {"limits": [others, item]}, "metadata": meta("defaults")}
@@ -262,7 +262,7 @@ def test_a_limit_range_of_the_namespace_fills_in_what_containers_leave_out():
         )
         return {each.name: each.spec.containers[0].resources for each in world.values(POD)}
 
-    found = in_world(story)
+    found = in_world(scenario)
     asked = {name: {key: str(each) for key, each in found[name].requests.items()} for name in found}
     limits = {name: {key: str(each) for key, each in found[name].limits.items()} for name in found}
     assert asked["bare"] == {"cpu": "1", "memory": "1Gi"}

@@ -1,1 +1,1 @@
-"""A page that shows a cluster and what it waits for. It only reads, and imports nothing that acts."""
+"""A read-only web page that shows a cluster and what its nodes wait for. It imports nothing that acts."""

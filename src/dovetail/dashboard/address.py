@@ -1,6 +1,7 @@
-"""Where the page is. On loopback for everybody on the machine, by a name of the machine; anywhere else with a token.
+"""The address of the page and its protection: open on loopback, with a token on any other address.
 
-A page of somebody else that leads a browser here by a name of its own is refused. What has to be shown is for the door.
+Without a token the page answers only to loopback host names, so that a foreign web page cannot read it through DNS
+rebinding. Authentication is in `auth`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,51 +11,51 @@ from ipaddress import ip_address
 from aiohttp import web
 
 OPEN = ("/login.js", "/app.css", "/favicon.svg")
-"""What the login page needs; nothing in it is about the cluster."""
-FEWEST = 16  # characters of a token
+"""Files that the login page needs; they contain nothing about the cluster."""
+SHORTEST_TOKEN = 16  # characters
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AddressUnsafe(Exception):
-    """The page would be open to people it is not for; the message says what to do."""
+    """The page would be open to everyone who can reach it; the message has the fix."""
 
 
 @dataclass(frozen=True)
 class PageAddress:
-    """Where the page is, and what has to be shown to see it."""
+    """The address that the page listens on, and how clients authenticate."""
 
     address: str = "127.0.0.1"
     token: str = ""
-    reviewed: bool = False  # tokens of the cluster are asked for in place of one of the page
+    reviewed: bool = False  # clients authenticate with tokens of the cluster (TokenReview) instead of `token`
 
     def __post_init__(self) -> None:
         if self.token and self.reviewed:
-            remedy = "leave out --dashboard-token-file, or choose --dashboard-auth token"
-            raise AddressUnsafe(f"the page asks for tokens of the cluster, so it needs none of its own; {remedy}")
+            remedy = "remove --dashboard-token-file, or use --dashboard-auth token"
+            raise AddressUnsafe(f"a token file cannot be combined with --dashboard-auth tokenreview; {remedy}")
         if not self.guarded and not is_loopback(self.address):
             remedy = (
-                "give a token with --dashboard-token-file (DOVETAIL_DASHBOARD_TOKEN_FILE), ask for tokens of the "
-                "cluster with --dashboard-auth tokenreview (DOVETAIL_DASHBOARD_AUTH), or stay on 127.0.0.1"
+                "set a token with --dashboard-token-file (DOVETAIL_DASHBOARD_TOKEN_FILE), require tokens of the "
+                "cluster with --dashboard-auth tokenreview (DOVETAIL_DASHBOARD_AUTH), or listen on 127.0.0.1"
             )
-            raise AddressUnsafe(f"anybody could look at the page on {self.address}; {remedy}")
-        if self.token and len(self.token) < FEWEST:
-            remedy = "make a longer one, for example with: openssl rand -hex 24"
-            raise AddressUnsafe(f"the token of the page is shorter than {FEWEST} characters; {remedy}")
+            raise AddressUnsafe(f"the page on {self.address} would be open to everyone; {remedy}")
+        if self.token and len(self.token) < SHORTEST_TOKEN:
+            remedy = "create a longer one, for example with: openssl rand -hex 24"
+            raise AddressUnsafe(f"the token of the page is shorter than {SHORTEST_TOKEN} characters; {remedy}")
 
     @property
     def guarded(self) -> bool:
-        """Whether something has to be shown."""
+        """Whether clients must authenticate."""
         return bool(self.token) or self.reviewed
 
     def trusts_host(self, request: web.Request) -> bool:
-        """Where nothing has to be shown, only names of this machine are answered to."""
+        """Whether to answer a request for this host name: without authentication, only loopback names."""
         host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
         return self.guarded or is_loopback(host.removeprefix("[").removesuffix("]"))
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether an address or host name is a loopback address."""
     if address == "localhost":
         return True
     try:

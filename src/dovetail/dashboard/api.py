@@ -1,7 +1,8 @@
-"""What the page is told when it asks: the same documents the command line prints, for the cluster as it is shown.
+"""The API of the page: the same documents that the command line prints, for the published snapshot.
 
-How a document looks is handed in, so that it cannot differ from the command line. Thinking is done in one thread, one
-question after the other: what a pass works out serves every question about the same sight.
+The functions that format documents are passed in (`Documents`), so that page and command line cannot differ. All
+methods run in one executor thread. The pass context and the plan of a published view are computed once and serve all
+requests for that view.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ MOST_DAYS = 366
 
 
 class Unanswerable(Exception):
-    """There is no such thing, or it cannot be asked like that; the message says which."""
+    """A request for an object that does not exist, or with wrong parameters; `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int = 404) -> None:
         super().__init__(message)
@@ -40,7 +41,7 @@ class Unanswerable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Documents:
-    """How things look as plain data, and where decisions are read from."""
+    """The functions that format documents and read decisions."""
 
     plan: Callable[[PassPlan, Snapshot], Plain]
     node: Callable[[NodeExplanation], Plain]
@@ -48,13 +49,13 @@ class Documents:
     pod: Callable[[PodExplanation], Plain]
     calendar: Callable[[str, Calendar], Plain]
     history: Callable[[Mapping[str, str], datetime], Plain]
-    """Decisions for a question as the command line puts it, seen from an instant; `missing` if there is no ledger."""
+    """The decisions for the filters of `dovetail history`, as of an instant; `missing` if there is no ledger."""
     decision: Callable[[str], Plain]
-    """One decision with its plan and refusals, by its id; `Unanswerable` if it is not known."""
+    """One decision with its plan and refusals, by its id; raises `Unanswerable` if it does not exist."""
 
 
 class PageApi:
-    """Answers about the latest sight. Not for several threads at once."""
+    """Builds the documents for the latest published view. Not thread-safe."""
 
     def __init__(self, published_state: PublishedState, documents: Documents, options: DecisionOptions) -> None:
         self._published_state = published_state
@@ -65,7 +66,7 @@ class PageApi:
         self._plan: tuple[int, PassPlan, Plain] | None = None
 
     def plan(self) -> Plain:
-        """What the next pass would do, and why not more."""
+        """The plan of the next disruption pass, with the reasons for every other node."""
         return self._planned()[1]
 
     def _planned(self) -> tuple[PassPlan, Plain]:
@@ -81,7 +82,7 @@ class PageApi:
         return plan, waits_in(plan, snapshot, RepairTerms(snapshot.repair_statements, self._options))
 
     def explain_node(self, name: str) -> Plain:
-        """What stands between a node and each method."""
+        """What prevents each disruption method from disrupting a node."""
         _, context = self._context()
         node = self._find(name, context.snapshot)
         terms = RepairTerms(context.snapshot.repair_statements, self._options)
@@ -89,13 +90,13 @@ class PageApi:
         return self._documents.node(replace(explain_node(node, context, self._planned()[0]), repair=repair))
 
     def node(self, name: str) -> Plain:
-        """What a node is, and the pods on it."""
+        """The properties of a node, and its pods."""
         snapshot = self._context()[1].snapshot
         node = self._find(name, snapshot)
         return node_details(node, snapshot)
 
     def explain_nodepool(self, name: str) -> Plain:
-        """What a NodePool allows now."""
+        """What the budgets and limits of a NodePool allow now."""
         _, context = self._context()
         pool = context.snapshot.nodepools.get(name)
         if pool is None:
@@ -103,44 +104,44 @@ class PageApi:
         return self._documents.nodepool(explain_pool(pool, context))
 
     def explain_pod(self, namespace: str, name: str) -> Plain:
-        """Where a pod is, and what keeps it there."""
+        """Where a pod runs, and what prevents its disruption or scheduling."""
         _, context = self._context()
         found = find_pod(context.snapshot, Key(namespace, name))
         if found is None:
             raise Unanswerable(f"there is no pod {namespace}/{name}")
         return self._documents.pod(explain_pod(*found, context))
 
-    def budgets(self, name: str, asked: Mapping[str, str]) -> Plain:
-        """What a NodePool allows, hour by hour."""
+    def budgets(self, name: str, query: Mapping[str, str]) -> Plain:
+        """What the budgets of a NodePool allow in each hour."""
         snapshot = self._context()[1].snapshot
         pool = snapshot.nodepools.get(name)
         if pool is None:
             raise Unanswerable(f"there is no nodepool {name!r}")
-        days = asked.get("days", str(DAYS))
+        days = query.get("days", str(DAYS))
         if not days.isascii() or not days.isdigit() or len(days) > 9 or not 1 <= int(days) <= MOST_DAYS:
             raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days[:40]!r}", 400)
         try:
-            start = datetime.fromisoformat(asked["from"]) if "from" in asked else snapshot.at
+            start = datetime.fromisoformat(query["from"]) if "from" in query else snapshot.at
         except ValueError:
-            raise Unanswerable(f"from must be a date such as 2026-01-31, got {asked['from']!r}", 400) from None
+            raise Unanswerable(f"from must be a date such as 2026-01-31, got {query['from']!r}", 400) from None
         first = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
         total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
         return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24))
 
-    def history(self, asked: Mapping[str, str]) -> Plain:
+    def history(self, query: Mapping[str, str]) -> Plain:
         """Decisions, newest first."""
         snapshot = self._published_state.latest.snapshot
-        return self._documents.history(asked, snapshot.at if snapshot is not None else datetime.now(UTC))
+        return self._documents.history(query, snapshot.at if snapshot is not None else datetime.now(UTC))
 
     def decision(self, identity: str) -> Plain:
-        """One decision: its plan, what was refused beside it, and how it ended."""
+        """One decision: its plan, the refusals of its pass, and its outcome."""
         return self._documents.decision(identity)
 
-    def savings(self, asked: Mapping[str, str]) -> Plain:
-        """What the cluster costs, and what decisions saved."""
+    def savings(self, query: Mapping[str, str]) -> Plain:
+        """The cost of the cluster, and the savings of finished decisions."""
         snapshot = self._context()[1].snapshot
         managed = [node for node in snapshot.nodes if node.managed]
-        past = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)
+        past = self._documents.history({**query, "act": "disrupt"}, snapshot.at)
         return {
             "at": stamp(snapshot.at),
             "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
@@ -149,7 +150,7 @@ class PageApi:
         }
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is shown."""
+        """The published snapshot."""
         return self._context()[1].snapshot
 
     def _context(self) -> tuple[PublishedView, PassContext]:

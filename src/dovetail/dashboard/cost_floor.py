@@ -1,6 +1,7 @@
-"""The least the shown cluster could cost, worked out beside everything else: for large clusters it takes a while.
+"""Computes the cost floor of the published cluster in its own thread, because a large cluster takes a while.
 
-Nobody waits long for it. Until the answer for what is shown is there, the one before it is told, with its instant.
+A request waits at most `PATIENCE_SECONDS`. If the result for the current view is not ready by then, it gets the
+previous one, with the time of its snapshot.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class CostFloorWorker:
-    """Lives on the page's loop; works in a thread of its own, on one sight at a time."""
+    """Computes floors on one worker thread, for one view at a time. Used on the event loop of the page."""
 
     def __init__(self) -> None:
         self._worker = ThreadPoolExecutor(1, "dashboard-floor")
@@ -24,7 +25,7 @@ class CostFloorWorker:
         self._working: asyncio.Task[None] | None = None
 
     async def of(self, published_view: PublishedView, patience: float = PATIENCE_SECONDS) -> Plain:
-        """The floor of a sight, or the last one known after so many seconds."""
+        """The floor of a view, or the latest known floor if it takes longer than `patience` seconds."""
         if published_view.snapshot is not None and self._number != published_view.number:
             if self._working is None or self._working.done():
                 self._working = asyncio.create_task(self._work(published_view.number, published_view.snapshot))
@@ -37,7 +38,7 @@ class CostFloorWorker:
         self._known = {"lowerBoundPerHour": floor, "lowerBoundAt": stamp(snapshot.at)}
 
     def close(self) -> None:
-        """Wait for nothing more."""
+        """Cancel the computation."""
         if self._working is not None:
             self._working.cancel()
         self._worker.shutdown(wait=False, cancel_futures=True)

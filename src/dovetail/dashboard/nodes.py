@@ -1,8 +1,7 @@
-"""One node as the cluster view shows it: what it is, what it costs, how full it is, how far it has come.
+"""JSON documents of nodes: the tiles of the cluster view, the cluster summary, and the details of one node.
 
-What it waits for is handed in; nothing here decides anything.
-
-One node in full: its conditions, taints, labels and pods. Nothing secret is read; only known domains are shown.
+`NodeSummaries` keeps the facts of each node from one snapshot to the next: a node that is the identical object is not
+summarized again. Labels and annotations are shown only for known domains, because others may contain secrets.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,37 +25,37 @@ NO_TYPES: Mapping[str, InstanceType] = {}
 
 
 def state_of(each: ClusterNode) -> str:
-    """How far a node has come; one that a command has marked is told apart."""
+    """The lifecycle stage of a node; `Disrupting` for a ready node that is part of a disruption command."""
     stage = stage_of(each)
     marked = each.claim is not None and read_record(each.claim) is not None
     return "Disrupting" if stage == "Ready" and marked else stage
 
 
 def price_of(each: ClusterNode, snapshot: Snapshot) -> float:
-    """What a node costs an hour, as the planner counts it."""
+    """The price of a node per hour, as the planner computes it."""
     types = snapshot.types_by_pool.get(each.nodepool_name, NO_TYPES)
     return node_price(each, types.get(each.labels.get(INSTANCE_TYPE, "")))
 
 
 def amount(name: str, amounts: Resources) -> float:
-    """Cores, bytes or pods as a number."""
+    """The amount of a resource (cores, bytes or pods) as a number."""
     found = amounts.get(name)
     return 0.0 if found is None else round(found.number, 3)
 
 
 def stamp(instant: datetime | None) -> str | None:
-    """An instant for scripts."""
+    """An instant as RFC 3339 text."""
     return None if instant is None else instants.stamp(instant)
 
 
 class NodeSummaries:
-    """Tiles of one snapshot after the other; a node that is the very same object is not looked at again."""
+    """Builds the tiles of successive snapshots; reuses the facts of unchanged nodes."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[ClusterNode, Plain]] = {}
 
-    def of(self, snapshot: Snapshot, said: Mapping[str, Plain]) -> dict[str, Plain]:
-        """A tile for every node, by name. `said`: what each waits for."""
+    def of(self, snapshot: Snapshot, waits: Mapping[str, Plain]) -> dict[str, Plain]:
+        """A tile for each node, by name. `waits` has what each node waits for."""
         known: dict[str, tuple[ClusterNode, Plain]] = {}
         tiles: dict[str, Plain] = {}
         for each in snapshot.nodes:
@@ -64,14 +63,14 @@ class NodeSummaries:
             facts = before[1] if before is not None and before[0] is each else _facts(each)
             known[each.name] = (each, facts)
             price = round(price_of(each, snapshot), 6)
-            tiles[each.name] = {**facts, "price": price, **said.get(each.name, {})}
+            tiles[each.name] = {**facts, "price": price, **waits.get(each.name, {})}
         self._known = known
         return tiles
 
 
 def _facts(each: ClusterNode) -> Plain:
-    labels, speaker = each.labels, each.node or each.claim
-    assert speaker is not None
+    labels, owner = each.labels, each.claim or each.node
+    assert owner is not None
     running = [pod for pod in each.pods if not pod.terminal]
     return {
         "name": each.name,
@@ -81,7 +80,7 @@ def _facts(each: ClusterNode) -> Plain:
         "zone": labels.get(ZONE, ""),
         "state": state_of(each),
         "managed": each.managed,
-        "created": stamp((each.claim or speaker).metadata.creation_timestamp),
+        "created": stamp(owner.metadata.creation_timestamp),
         "cpu": [amount(CPU, each.requested), amount(CPU, each.allocatable)],
         "memory": [amount(MEMORY, each.requested), amount(MEMORY, each.allocatable)],
         "pods": [len(running), int(amount(PODS, each.allocatable))],
@@ -89,7 +88,7 @@ def _facts(each: ClusterNode) -> Plain:
 
 
 def planned_in(plan: Mapping[str, Any]) -> Plain:
-    """What a plan would do, in a few numbers."""
+    """The totals of a plan."""
     return {
         "commands": len(plan["commands"]),
         "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
@@ -99,7 +98,7 @@ def planned_in(plan: Mapping[str, Any]) -> Plain:
 
 
 def sums_of(tiles: Iterable[Plain]) -> Plain:
-    """Some tiles added up: what they cost, and how full those are that are managed."""
+    """The totals of some tiles: nodes, pods, and cost and requests of the managed nodes."""
     found = list(tiles)
     managed = [tile for tile in found if tile["managed"]]
     return {
@@ -111,7 +110,7 @@ def sums_of(tiles: Iterable[Plain]) -> Plain:
 
 
 def summary_of(snapshot: Snapshot, tiles: Collection[Plain]) -> Plain:
-    """The cluster in a few numbers."""
+    """The totals of the cluster, by state and by NodePool."""
     states: dict[str, int] = {}
     pools: dict[str, Plain] = {
         name: {"name": name, "nodes": 0, "costPerHour": 0.0} for name in sorted(snapshot.nodepools)
@@ -122,45 +121,45 @@ def summary_of(snapshot: Snapshot, tiles: Collection[Plain]) -> Plain:
             pool = pools.setdefault(tile["pool"], {"name": tile["pool"], "nodes": 0, "costPerHour": 0.0})
             pool["nodes"] += 1
             pool["costPerHour"] = round(pool["costPerHour"] + tile["price"], 6)
-    waiting = [pod for pod in snapshot.unbound_pods if not pod.terminal]
+    pending = [pod for pod in snapshot.unbound_pods if not pod.terminal]
     return {
         "at": stamp(snapshot.at),
         **sums_of(tiles),
         "states": states,
-        "pending": len(waiting),
+        "pending": len(pending),
         "pools": [pool for pool in pools.values() if pool["name"]],
         "paused": snapshot.pause,
     }
 
 
 DOMAINS = ("karpenter.sh", "kubernetes.io", "k8s.io", "k8s.aws", "dovetail.sh", "kwok.sh")
-"""Whose labels and annotations are shown; what others write is theirs to show."""
-UNTOLD = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
+"""Domains whose labels and annotations are shown; others may contain secrets."""
+HIDDEN_KEYS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
 
 
-def known(key: str) -> bool:
-    """Whether a label or annotation is of a domain that is known to hold no secrets."""
+def is_shown(key: str) -> bool:
+    """Whether a label or annotation is of a known domain, and is not hidden."""
     domain = key.partition("/")[0] if "/" in key else ""
-    return key not in UNTOLD and any(domain == each or domain.endswith("." + each) for each in DOMAINS)
+    return key not in HIDDEN_KEYS and any(domain == each or domain.endswith("." + each) for each in DOMAINS)
 
 
 def node_details(each: ClusterNode, snapshot: Snapshot) -> Plain:
-    """What a node is, and the pods on it."""
+    """The details of a node, and its pods."""
     claim, node = each.claim, each.node
-    speaker = claim or node
-    assert speaker is not None
+    owner = claim or node
+    assert owner is not None
     annotations = {**(claim.metadata.annotations if claim else {}), **(node.metadata.annotations if node else {})}
     return {
         "node": each.name,
         "nodeClaim": claim.name if claim is not None else None,
         "nodepool": each.nodepool_name,
         "state": state_of(each),
-        "createdAt": stamp(speaker.metadata.creation_timestamp),
+        "createdAt": stamp(owner.metadata.creation_timestamp),
         "pricePerHour": round(price_of(each, snapshot), 6),
         "providerID": (node.provider_id if node is not None else "")
         or (claim.provider_id if claim is not None else ""),
-        "labels": {key: value for key, value in sorted(each.labels.items()) if known(key)},
-        "annotations": {key: value for key, value in sorted(annotations.items()) if known(key)},
+        "labels": {key: value for key, value in sorted(each.labels.items()) if is_shown(key)},
+        "annotations": {key: value for key, value in sorted(annotations.items()) if is_shown(key)},
         "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in (node.spec.taints if node else ())],
         "allocatable": {name: str(size) for name, size in sorted(each.allocatable.items())},
         "requested": {name: str(size) for name, size in sorted(each.requested.items())},

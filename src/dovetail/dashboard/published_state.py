@@ -1,11 +1,11 @@
-"""Where the loop that knows the cluster leaves what it sees, and the page's own thread picks it up.
+"""Passes snapshots from the controller's event loop to the page's thread, and turns views into numbered frames.
 
-Snapshots are immutable, so handing one over is all the sharing there is. Nothing is taken while nobody looks.
+`PublishedState` holds the latest view (a snapshot, or what is missing for one). Any thread may publish; snapshots are
+immutable, so no further locking is needed. `keep_publishing` takes snapshots only while the page is viewed.
 
-What the page shows, as numbered frames: whoever missed a few gets those, whoever missed too many begins anew.
-
-A frame holds the tiles that changed and the names of nodes that are gone. The name of this run stands before every
-number, so that a page that outlived the process it spoke to notices.
+`EventStream` holds the tiles of the page and the last `KEPT` frames. A frame has the changed tiles and the names of
+removed nodes. Each frame is identified by a mark, RUN-NUMBER: a client that missed a few frames gets them, and one that
+missed too many, or that connects to a restarted process, reloads everything.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from dovetail.model.snapshot import Snapshot
 log = logging.getLogger(__name__)
 INTEREST_SECONDS = 60.0
 STALE_PAUSES = 10
-"""After so many pauses without a change it is looked at again: clocks run out by themselves."""
+"""Number of pauses without a change after which a snapshot is taken anyway: delays expire without a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedView:
-    """The cluster as it was seen, or why nothing is to be seen yet."""
+    """A numbered snapshot, or the reasons why there is none yet."""
 
     number: int
     snapshot: Snapshot | None
@@ -39,7 +39,7 @@ class PublishedView:
 
 
 class PublishedState:
-    """Holds the latest sight; any thread may leave one. `still`: what it shows is of the past and does not change."""
+    """The latest published view. `still`: the view is a stored or final snapshot and does not change any more."""
 
     def __init__(self, *, still: bool = False) -> None:
         self.still = still
@@ -50,39 +50,39 @@ class PublishedState:
 
     @property
     def latest(self) -> PublishedView:
-        """What was seen last."""
+        """The latest view."""
         return self._latest
 
     def publish(self, snapshot: Snapshot | None, missing: tuple[str, ...] = ()) -> None:
-        """Leave a sight."""
+        """Publish a snapshot, or what is missing for one; callable from any thread."""
         with self._lock:
             self._latest = PublishedView(self._latest.number + 1, snapshot, missing)
             listener = self._listener
         if listener is not None:
             listener()
 
-    def listen(self, loop: asyncio.AbstractEventLoop, heard: Callable[[], object]) -> None:
-        """Call `heard` on that loop after every sight."""
+    def listen(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+        """Call back on that loop after every publication."""
 
-        def tell() -> None:
+        def notify() -> None:
             with suppress(RuntimeError):  # the page is being closed
-                loop.call_soon_threadsafe(heard)
+                loop.call_soon_threadsafe(callback)
 
         with self._lock:
-            self._listener = tell
+            self._listener = notify
 
     def ask(self) -> None:
-        """Somebody looks."""
+        """Record that the page is being viewed."""
         self._asked_at = time.monotonic()
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody looks, or did a moment ago."""
+        """Whether the page was viewed in the last `INTEREST_SECONDS`."""
         return time.monotonic() - self._asked_at < INTEREST_SECONDS
 
 
 class ChangeSource(Protocol):
-    """Something that changes, and says when."""
+    """A source of snapshots with a revision."""
 
     @property
     def revision(self) -> int:
@@ -90,7 +90,7 @@ class ChangeSource(Protocol):
         ...
 
     def unsynced(self) -> tuple[str, ...]:
-        """What is not known yet, as sentences."""
+        """What has not been read yet, as sentences."""
         ...
 
 
@@ -102,7 +102,10 @@ async def keep_publishing(
     *,
     stays: bool = False,
 ) -> None:
-    """Publish whatever changed while somebody looks, until cancelled; then what is left, if the page stays."""
+    """Publish a snapshot after each change while the page is viewed, until cancelled.
+
+    With `stays`, a final snapshot is published on cancellation, because the page stays open.
+    """
     shown: int | None = None
     idle = 0
     try:
@@ -114,8 +117,8 @@ async def keep_publishing(
             elif shown is None or (published_state.wanted and (revision != shown or idle >= STALE_PAUSES)):
                 try:
                     published_state.publish(await take())
-                except Exception:  # what is shown grows old, and the next look may succeed
-                    log.exception("cluster not looked at for the page")
+                except Exception:  # the page keeps the previous snapshot, and the next attempt may succeed
+                    log.exception("no snapshot for the page")
                 shown, idle = revision, 0
             else:
                 idle += 1
@@ -132,7 +135,7 @@ KEPT = 64  # frames
 
 
 class EventStream:
-    """Lives on the page's loop."""
+    """The current tiles and the last frames. Used on the event loop of the page."""
 
     def __init__(self) -> None:
         self.run = uuid4().hex[:8]
@@ -142,15 +145,15 @@ class EventStream:
         self.missing: tuple[str, ...] = ()
         self.ended = False
         self._frames: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
-        self._news = asyncio.Event()
+        self._next_frame = asyncio.Event()
 
     @property
     def mark(self) -> str:
-        """The name of the latest frame."""
+        """The identifier of the latest frame."""
         return f"{self.run}-{self.number}"
 
     def show(self, tiles: dict[str, Plain], summary: Plain, missing: tuple[str, ...] = ()) -> None:
-        """This is how it looks now."""
+        """Replace the tiles and the summary; adds a frame if anything changed."""
         changed = [tile for name, tile in tiles.items() if self.tiles.get(name) != tile]
         gone = [name for name in self.tiles if name not in tiles]
         if not changed and not gone and summary == self.summary and missing == self.missing:
@@ -162,21 +165,21 @@ class EventStream:
         self._wake()
 
     def end(self) -> None:
-        """No more frames: whoever waits for one is let go."""
+        """End the stream: wake all clients that wait for a frame."""
         self.ended = True
         self._wake()
 
     def _wake(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        waiting, self._next_frame = self._next_frame, asyncio.Event()
+        waiting.set()
 
-    def whole(self) -> Plain:
-        """Everything, as of the latest frame."""
+    def full_state(self) -> Plain:
+        """All tiles and the summary, as of the latest frame."""
         nodes = sorted(self.tiles.values(), key=lambda tile: (tile["pool"], tile["name"]))
         return {"mark": self.mark, "nodes": nodes, "summary": self.summary, "missing": self.missing}
 
     def since(self, mark: str) -> list[tuple[int, bytes]] | None:
-        """The frames after that one; None if they are not there any more, or never were."""
+        """The frames after a mark; None if they are no longer kept or the mark is not of this run."""
         run, _, number = mark.rpartition("-")
         if run != self.run or not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
@@ -186,11 +189,11 @@ class EventStream:
             return None
         return [frame for frame in self._frames if frame[0] > seen]
 
-    async def news(self, within: float) -> bool:
-        """Wait for the next frame, at most so many seconds."""
+    async def wait_for_frame(self, seconds: float) -> bool:
+        """Wait for the next frame; returns False after so many seconds without one."""
         try:
-            async with asyncio.timeout(within):
-                await self._news.wait()
+            async with asyncio.timeout(seconds):
+                await self._next_frame.wait()
         except TimeoutError:
             return False
         return True

@@ -1,7 +1,7 @@
-"""Keeps what is shown of a cluster up to date, for whoever shows it: the page, or a terminal.
+"""Keeps the tiles and the summary of a cluster up to date, for the page and for `dovetail top`.
 
-Nodes are drawn at once; what they wait for comes as often as thinking about it allows. Both get their values here, so
-that they cannot differ.
+Two tasks run side by side: one draws the tiles of each published view at once, the other computes the plan and what
+each node waits for, which takes longer and is limited to a fifth of one core. Page and terminal get the same values.
 """
 
 import asyncio
@@ -18,57 +18,59 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.settings import DecisionOptions
 
 log = logging.getLogger(__name__)
-SHORTEST_REST = 0.25  # seconds between two frames
-RESTS_PER_THOUGHT = 4  # at most a fifth of one core goes into plans that are only shown
+FRAME_INTERVAL = 0.25  # least seconds between two frames
+PAUSE_PER_PLAN = 4  # pause after each plan, in multiples of its duration: plans use at most a fifth of one core
 
 Show = Callable[[dict[str, Plain], Plain, tuple[str, ...]], object]
-"""Takes the tiles by name, the summary, and what is not known yet."""
-Think = Callable[[], tuple[Plain, dict[str, Plain]]]
-"""The plan, and what every node waits for."""
+"""Takes the tiles by name, the summary, and what has not been read yet."""
+ComputePlan = Callable[[], tuple[Plain, dict[str, Plain]]]
+"""Returns the plan, and what each node waits for."""
 
 
 def draw_once(
     snapshot: Snapshot, plan: Plain, options: DecisionOptions, *, still: bool
 ) -> tuple[dict[str, Plain], Plain]:
-    """Tiles and summary of one snapshot with its plan."""
+    """The tiles and the summary of one snapshot with its plan."""
     tiles = NodeSummaries().of(snapshot, waits_in(plan, snapshot, RepairTerms(snapshot.repair_statements, options)))
     return tiles, {**summary_of(snapshot, tiles.values()), "still": still, "planned": planned_in(plan)}
 
 
 class Publisher:
-    """Shows one sight of the board after the other. `thinker` runs the plans, one at a time."""
+    """Calls `show` for each published view. `executor` computes the plans, one at a time."""
 
-    def __init__(self, published_state: PublishedState, show: Show, think: Think, thinker: Executor) -> None:
+    def __init__(
+        self, published_state: PublishedState, show: Show, compute_plan: ComputePlan, executor: Executor
+    ) -> None:
         self._published_state = published_state
         self._show = show
-        self._think = think
-        self._thinker = thinker
+        self._compute_plan = compute_plan
+        self._executor = executor
         self._tiles = NodeSummaries()
-        self._said: dict[str, Plain] = {}
-        self._extra: Plain = {}
-        self._to_draw, self._to_think = asyncio.Event(), asyncio.Event()
+        self._waits: dict[str, Plain] = {}
+        self._planned: Plain = {}
+        self._draw_needed, self._plan_needed = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
-        """Draw whatever comes at once; think of it in between, as long as that takes."""
-        self._published_state.listen(asyncio.get_running_loop(), self._heard)
-        self._heard()
+        """Draw each view and compute its plan until cancelled."""
+        self._published_state.listen(asyncio.get_running_loop(), self._on_publish)
+        self._on_publish()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._keep_drawing())
-            tasks.create_task(self._keep_thinking())
+            tasks.create_task(self._keep_planning())
 
-    def _heard(self) -> None:
-        self._to_draw.set()
-        self._to_think.set()
+    def _on_publish(self) -> None:
+        self._draw_needed.set()
+        self._plan_needed.set()
 
     async def _keep_drawing(self) -> None:
         while True:
-            await self._to_draw.wait()
-            self._to_draw.clear()
+            await self._draw_needed.wait()
+            self._draw_needed.clear()
             try:
                 await self._draw()
-            except Exception:  # what is shown stays as it is
-                log.exception("view not brought up to date")
-            await asyncio.sleep(SHORTEST_REST)
+            except Exception:  # the previous view stays
+                log.exception("view not updated")
+            await asyncio.sleep(FRAME_INTERVAL)
 
     async def _draw(self) -> None:
         published_view = self._published_state.latest
@@ -78,27 +80,26 @@ class Publisher:
         snapshot, still = published_view.snapshot, self._published_state.still
 
         def draw() -> tuple[dict[str, Plain], Plain]:
-            tiles = self._tiles.of(snapshot, self._said)
-            return tiles, {**summary_of(snapshot, tiles.values()), "still": still, **self._extra}
+            tiles = self._tiles.of(snapshot, self._waits)
+            return tiles, {**summary_of(snapshot, tiles.values()), "still": still, **self._planned}
 
         tiles, summary = await asyncio.to_thread(draw)
         self._show(tiles, summary, ())
 
-    async def _keep_thinking(self) -> None:
-        """What every node waits for."""
+    async def _keep_planning(self) -> None:
         while True:
-            await self._to_think.wait()
-            self._to_think.clear()
+            await self._plan_needed.wait()
+            self._plan_needed.clear()
             began = time.monotonic()
             if self._published_state.latest.snapshot is not None:
                 try:
-                    told = await asyncio.get_running_loop().run_in_executor(self._thinker, self._think)
-                    self._note(*told, time.monotonic() - began)
-                except Exception:  # the plan that is shown stays
-                    log.exception("no plan to show")
-            await asyncio.sleep((time.monotonic() - began) * RESTS_PER_THOUGHT)
+                    await self._plan(began)
+                except Exception:  # the previous plan stays
+                    log.exception("no plan for the page")
+            await asyncio.sleep((time.monotonic() - began) * PAUSE_PER_PLAN)
 
-    def _note(self, plan: Plain, waits: dict[str, Plain], took: float) -> None:
-        self._said = waits
-        self._extra = {"planned": {**planned_in(plan), "tookSeconds": round(took, 3)}}
-        self._to_draw.set()
+    async def _plan(self, began: float) -> None:
+        plan, self._waits = await asyncio.get_running_loop().run_in_executor(self._executor, self._compute_plan)
+        took = time.monotonic() - began
+        self._planned = {"planned": {**planned_in(plan), "tookSeconds": round(took, 3)}}
+        self._draw_needed.set()

@@ -1,6 +1,8 @@
-"""The routes of the page: its own files, the documents it asks for, and the stream of what changes. Only GET.
+"""The HTTP routes of the page: static files, JSON documents, and the stream of changes. Only GET and HEAD.
 
-Every answer forbids scripts, styles and connections from anywhere else. A wrong question is answered with a sentence.
+A middleware checks method, host name and access before every handler, and adds the security headers: the content
+security policy forbids scripts, styles and connections from other origins. Errors are JSON documents with one sentence.
+Documents are computed by `executor`, one at a time, so that the event loop is never blocked.
 """
 
 import asyncio
@@ -32,7 +34,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Server": "dovetail",  # and not what it is made with
+    "Server": "dovetail",  # hides the versions of Python and aiohttp
 }
 MEDIA = {
     ".html": "text/html; charset=utf-8",
@@ -41,37 +43,37 @@ MEDIA = {
     ".svg": "image/svg+xml",
 }
 CHALLENGE = 'Bearer realm="dovetail"'
-BREATH_SECONDS = 10.0  # a sign of life for proxies and for the page
+HEARTBEAT_SECONDS = 10.0  # keeps proxies from closing the stream, and lets the page detect a lost connection
 MOST_STREAMS = 200
-VERDICT = b"<!-- verdict -->"  # where a form says why it is shown
+VERDICT = b"<!-- verdict -->"  # placeholder in the login pages for the reason of a refusal
 
 
 class Routes:
-    """Everything that can be asked for. Thinking is done by `thinker`, one question at a time."""
+    """All routes of the page. `executor` computes the documents."""
 
     def __init__(
         self,
-        entrance: tuple[PageAddress, Authenticator],
+        access: tuple[PageAddress, Authenticator],
         published_state: PublishedState,
-        answers: PageApi,
-        thinker: Executor,
+        api: PageApi,
+        executor: Executor,
     ) -> None:
-        self.feed = EventStream()
+        self.events = EventStream()
         self._published_state = published_state
         self._floors = CostFloorWorker()
-        self._access, self._door = entrance
-        self._answers = answers
-        self._thinker = thinker
+        self._address, self._authenticator = access
+        self._api = api
+        self._executor = executor
         self._streams = 0
         self._files = _files()
 
     def close(self) -> None:
-        """Let everybody go."""
-        self.feed.end()
+        """End all event streams and the computation of the cost floor."""
+        self.events.end()
         self._floors.close()
 
     def application(self) -> web.Application:
-        """To be run by a server."""
+        """The aiohttp application."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -79,9 +81,9 @@ class Routes:
             try:
                 response = await self._guarded(request, handler)
             except Unanswerable as error:
-                response = _sentence(str(error), error.status)
+                response = _error(str(error), error.status)
             except web.HTTPException as error:
-                response = _sentence(error.reason, error.status)
+                response = _error(error.reason, error.status)
             if not response.prepared:
                 response.headers.update(HEADERS)
             return response
@@ -90,12 +92,12 @@ class Routes:
         for path, name in (("/", "index.html"), *((f"/{name}", name) for name in self._files)):
             application.router.add_get(path, self._file(name), expect_handler=_expected)
         self._add_documents(application.router)
-        application.router.add_route("*", "/{path:(?s:.*)}", _nowhere, expect_handler=_expected)
+        application.router.add_route("*", "/{path:(?s:.*)}", _not_found, expect_handler=_expected)
         return application
 
     def _add_documents(self, router: web.UrlDispatcher) -> None:
-        answers = self._answers
-        pages: dict[str, Handler] = {
+        api = self._api
+        handlers: dict[str, Handler] = {
             "/api/session": self._session,
             "/api/cluster": self._cluster,
             "/api/snapshot": self._snapshot,
@@ -103,42 +105,42 @@ class Routes:
         }
         router.add_get("/api/events", self._events, allow_head=False, expect_handler=_expected)
         documents: dict[str, Callable[[web.Request], dict[str, Any]]] = {
-            "/api/plan": lambda _: answers.plan(),
-            "/api/node/{name}": lambda asked: answers.node(asked.match_info["name"]),
-            "/api/explain/node/{name}": lambda asked: answers.explain_node(asked.match_info["name"]),
-            "/api/explain/nodepool/{name}": lambda asked: answers.explain_nodepool(asked.match_info["name"]),
-            "/api/explain/pod/{namespace}/{name}": lambda asked: answers.explain_pod(
-                asked.match_info["namespace"], asked.match_info["name"]
+            "/api/plan": lambda _: api.plan(),
+            "/api/node/{name}": lambda request: api.node(request.match_info["name"]),
+            "/api/explain/node/{name}": lambda request: api.explain_node(request.match_info["name"]),
+            "/api/explain/nodepool/{name}": lambda request: api.explain_nodepool(request.match_info["name"]),
+            "/api/explain/pod/{namespace}/{name}": lambda request: api.explain_pod(
+                request.match_info["namespace"], request.match_info["name"]
             ),
-            "/api/budgets/{name}": lambda asked: answers.budgets(asked.match_info["name"], asked.query),
-            "/api/history": lambda asked: answers.history(asked.query),
-            "/api/decision/{id}": lambda asked: answers.decision(asked.match_info["id"]),
+            "/api/budgets/{name}": lambda request: api.budgets(request.match_info["name"], request.query),
+            "/api/history": lambda request: api.history(request.query),
+            "/api/decision/{id}": lambda request: api.decision(request.match_info["id"]),
         }
-        pages.update({path: self._document(answer) for path, answer in documents.items()})
-        for path, handler in pages.items():
+        handlers.update({path: self._document(build) for path, build in documents.items()})
+        for path, handler in handlers.items():
             router.add_get(path, handler, expect_handler=_expected)
 
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.method not in {"GET", "HEAD"}:
-            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"], reason="this page only reads")
-        if not self._access.trusts_host(request):
-            raise web.HTTPMisdirectedRequest(reason="ask for localhost; other names need a token")
+            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"], reason="this page is read-only")
+        if not self._address.trusts_host(request):
+            raise web.HTTPMisdirectedRequest(reason="use the host name localhost; other names need a token")
         if request.path not in OPEN:
-            verdict = await self._door.judge(request)
+            verdict = await self._authenticator.authorize(request)
             if not verdict.admitted and request.path in {"/", "/index.html"}:
-                return self._answer_form(verdict)
+                return self._login_page(verdict)
             if not verdict.admitted:
                 raise Unanswerable(verdict.why, verdict.status)
         return await handler(request)
 
-    def _answer_form(self, verdict: AccessVerdict) -> web.Response:
-        """What has to be shown, and why what was shown is not enough."""
-        content, media, _ = self._files[self._door.form]
-        said = html.escape(f"{verdict.why[:1].upper()}{verdict.why[1:]}.") if verdict.wrong else ""
+    def _login_page(self, verdict: AccessVerdict) -> web.Response:
+        """The login page; with the reason if a token was refused."""
+        content, media, _ = self._files[self._authenticator.form]
+        reason = html.escape(f"{verdict.why[:1].upper()}{verdict.why[1:]}.") if verdict.wrong else ""
         headers = {"Content-Type": media, "Cache-Control": "no-store"}
         if verdict.status == 401:
             headers["WWW-Authenticate"] = CHALLENGE
-        return web.Response(body=content.replace(VERDICT, said.encode()), status=verdict.status, headers=headers)
+        return web.Response(body=content.replace(VERDICT, reason.encode()), status=verdict.status, headers=headers)
 
     def _file(self, name: str) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -156,9 +158,9 @@ class Routes:
         return response
 
     async def _session(self, request: web.Request) -> web.StreamResponse:
-        """A cookie for whoever showed a token."""
+        """Exchange a bearer token for a session cookie."""
         response = _json(b'{"admitted":true}')
-        session = await self._door.greet(request)
+        session = await self._authenticator.create_session(request)
         if session is not None:
             secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
             response.set_cookie(
@@ -167,31 +169,31 @@ class Routes:
         return response
 
     async def _cluster(self, _request: web.Request) -> web.StreamResponse:
-        return _json(msgspec.json.encode(self.feed.whole()))
+        return _json(msgspec.json.encode(self.events.full_state()))
 
     async def _snapshot(self, _request: web.Request) -> web.StreamResponse:
-        content = await self._think(lambda: snapshot_bytes(self._answers.snapshot()))
+        content = await self._run(lambda: snapshot_bytes(self._api.snapshot()))
         response = _json(content)
         response.headers["Content-Disposition"] = 'attachment; filename="snapshot.json"'
         return response
 
     async def _savings(self, request: web.Request) -> web.StreamResponse:
         floor = await self._floors.of(self._published_state.latest)
-        return _json(await self._think(lambda: msgspec.json.encode({**self._answers.savings(request.query), **floor})))
+        return _json(await self._run(lambda: msgspec.json.encode({**self._api.savings(request.query), **floor})))
 
-    def _document(self, answer: Callable[[web.Request], dict[str, Any]]) -> Handler:
-        async def answered(request: web.Request) -> web.StreamResponse:
-            return _json(await self._think(lambda: msgspec.json.encode(answer(request))))
+    def _document(self, build: Callable[[web.Request], dict[str, Any]]) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return _json(await self._run(lambda: msgspec.json.encode(build(request))))
 
-        return answered
+        return answer
 
-    async def _think(self, work: Callable[[], bytes]) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(self._thinker, work)
+    async def _run(self, work: Callable[[], bytes]) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Frames as they come, after those that were missed."""
+        """Server-sent events: the frames that the client missed, then new ones as they come."""
         if self._streams >= MOST_STREAMS:
-            raise Unanswerable(f"{MOST_STREAMS} pages are open already", 503)
+            raise Unanswerable(f"{MOST_STREAMS} clients are connected already", 503)
         response = web.StreamResponse(
             headers={**HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )
@@ -200,11 +202,11 @@ class Routes:
         self._streams += 1
         try:
             await response.write(b"retry: 1000\n\n")
-            while not self.feed.ended and (await self._door.judge(request)).admitted:
-                self._published_state.ask()  # whoever follows the stream still looks
+            while not self.events.ended and (await self._authenticator.authorize(request)).admitted:
+                self._published_state.ask()  # an open stream counts as a viewer
                 mark = await self._catch_up(response, mark)
-                if not await self.feed.news(BREATH_SECONDS):
-                    await response.write(b"event: breath\ndata: {}\n\n")
+                if not await self.events.wait_for_frame(HEARTBEAT_SECONDS):
+                    await response.write(b"event: heartbeat\ndata: {}\n\n")
             await response.write_eof()
         except ConnectionError:  # the browser is gone
             pass
@@ -213,25 +215,25 @@ class Routes:
         return response
 
     async def _catch_up(self, response: web.StreamResponse, mark: str) -> str:
-        missed = self.feed.since(mark)
+        missed = self.events.since(mark)
         if missed is None:
-            await response.write(f"event: anew\nid: {self.feed.mark}\ndata: {{}}\n\n".encode())
-            return self.feed.mark
+            await response.write(f"event: reset\nid: {self.events.mark}\ndata: {{}}\n\n".encode())
+            return self.events.mark
         for number, frame in missed:
-            mark = f"{self.feed.run}-{number}"
+            mark = f"{self.events.run}-{number}"
             await response.write(b"event: frame\nid: %b\ndata: %b\n\n" % (mark.encode(), frame))
         return mark
 
 
 async def _expected(_request: web.Request) -> None:
-    """Nothing is read of a request beyond its headers, so nothing that it expects matters. aiohttp's own answer would
-    go around the guard, and fail where the header is no text."""
+    """Ignore the Expect header: request bodies are never read. aiohttp's default handler would bypass the middleware,
+    and fails if the header is not text."""
 
 
-async def _nowhere(request: web.Request) -> web.StreamResponse:
-    """There is no such page, or it cannot be asked for like that."""
+async def _not_found(request: web.Request) -> web.StreamResponse:
+    """404, or 405 for another method than GET on the event stream."""
     if request.path == "/api/events":
-        raise web.HTTPMethodNotAllowed(request.method, ["GET"], reason="events are only for GET")
+        raise web.HTTPMethodNotAllowed(request.method, ["GET"], reason="events support only GET")
     raise web.HTTPNotFound
 
 
@@ -243,7 +245,7 @@ def _json(content: bytes) -> web.Response:
     return response
 
 
-def _sentence(message: str, status: int) -> web.Response:
+def _error(message: str, status: int) -> web.Response:
     response = _json(msgspec.json.encode({"error": message}))
     response.set_status(status)
     if status == 405:
@@ -254,7 +256,7 @@ def _sentence(message: str, status: int) -> web.Response:
 
 
 def _files() -> dict[str, tuple[bytes, str, str]]:
-    """The page's own files: content, media type and a tag that changes with the content."""
+    """The static files: content, media type, and an ETag derived from the content."""
     found = {}
     for each in sorted(resources.files("dovetail.dashboard").joinpath("static").iterdir(), key=lambda each: each.name):
         media = MEDIA.get("." + each.name.rpartition(".")[2])

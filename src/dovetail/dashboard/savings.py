@@ -1,4 +1,4 @@
-"""What decisions saved, by reason and over time, added up from the documents of the ledger."""
+"""Adds up the savings of finished disruption decisions, in total, by reason and over time."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ DONE = "done"
 
 
 def add_up(decisions: Iterable[Mapping[str, Any]]) -> Plain:
-    """Savings of the disruptions that ended well: by reason, and as they came."""
+    """The savings of successful disruptions: total, by reason, and the running total after each decision."""
     reasons: dict[str, Plain] = {}
     steps: list[Plain] = []
     total = 0.0

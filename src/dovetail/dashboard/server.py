@@ -1,4 +1,6 @@
-"""The page, served by a thread of its own: neither a long computation nor a slow browser keeps a controller waiting."""
+"""Serves the page from its own thread and event loop, so that neither a long computation nor a slow browser delays a
+controller.
+"""
 
 import asyncio
 import logging
@@ -28,25 +30,25 @@ OpenReviewer = Callable[[], AbstractAsyncContextManager[Reviewer]]
 
 @dataclass(frozen=True, kw_only=True)
 class PageServer:
-    """What to serve, and where. Port 0 takes any that is free."""
+    """What to serve, and where. Port 0 means any free port."""
 
     published_state: PublishedState
     documents: Documents
     options: DecisionOptions
     access: PageAddress
     port: int
-    reviewer: OpenReviewer | None = None  # where tokens of the cluster are asked for
+    reviewer: OpenReviewer | None = None  # for authentication with tokens of the cluster
 
     @contextmanager
     def served(self) -> Iterator[str]:
-        """Serve while inside; the address is what to open. `PortUnusable` if that cannot be."""
+        """Serve while inside the context; yields the URL. Raises `PortUnusable` or `AddressUnsafe`."""
         running = _Running(self)
         thread = threading.Thread(target=running.run, name="dashboard", daemon=True)
         thread.start()
-        running.settled.wait()
-        if running.trouble is not None:
+        running.started.wait()
+        if running.error is not None:
             thread.join()
-            raise running.trouble
+            raise running.error
         log.info("serving the page", extra={"address": running.address})
         try:
             yield running.address
@@ -56,28 +58,28 @@ class PageServer:
 
 
 class _Running:
-    """One life of the server, on its own loop."""
+    """One run of the server, on its own event loop."""
 
     def __init__(self, page: PageServer) -> None:
         self._page = page
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
-        self.settled = threading.Event()
-        self.trouble: Exception | None = None
+        self.started = threading.Event()
+        self.error: Exception | None = None
         self.address = ""
 
     def run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except Exception as error:  # raised where the page was asked for; later, the page is gone and the rest goes on
-            if self.settled.is_set():
-                log.exception("the page ended")
-            self.trouble = error
+        except Exception as error:  # before the start it is raised in `served`; after it, only the page ends
+            if self.started.is_set():
+                log.exception("the page stopped")
+            self.error = error
         finally:
-            self.settled.set()
+            self.started.set()
 
     def stop(self) -> None:
-        """From any thread."""
+        """Stop the server; callable from any thread."""
         if self._loop is not None and self._stopped is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._stopped.set)
@@ -86,30 +88,29 @@ class _Running:
         page = self._page
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         async with AsyncExitStack() as stack:
-            await self._serve_behind(await _door(page, stack))
+            await self._serve_with(await _authenticator(page, stack))
 
-    async def _serve_behind(self, authenticator: Authenticator) -> None:
+    async def _serve_with(self, authenticator: Authenticator) -> None:
         page = self._page
         assert self._stopped is not None
-        thinker = ThreadPoolExecutor(1, "dashboard-thinking")
-        answers = PageApi(page.published_state, page.documents, page.options)
-        site = Routes((page.access, authenticator), page.published_state, answers, thinker)
-        runner = web.AppRunner(site.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        executor = ThreadPoolExecutor(1, "dashboard-api")
+        api = PageApi(page.published_state, page.documents, page.options)
+        routes = Routes((page.access, authenticator), page.published_state, api, executor)
+        runner = web.AppRunner(routes.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
             await self._listen(runner)
-            self.settled.set()
-            if self.trouble is None:
-                showing = asyncio.create_task(
-                    Publisher(page.published_state, site.feed.show, answers.waits, thinker).run()
-                )
+            self.started.set()
+            if self.error is None:
+                publisher = Publisher(page.published_state, routes.events.show, api.waits, executor)
+                publishing = asyncio.create_task(publisher.run())
                 await self._stopped.wait()
-                showing.cancel()
-                await asyncio.wait([showing])
-                site.close()
+                publishing.cancel()
+                await asyncio.wait([publishing])
+                routes.close()
         finally:
             await runner.cleanup()
-            thinker.shutdown(wait=False, cancel_futures=True)
+            executor.shutdown(wait=False, cancel_futures=True)
 
     async def _listen(self, runner: web.AppRunner) -> None:
         address, port = self._page.access.address, self._page.port
@@ -118,15 +119,15 @@ class _Running:
         except OSError as error:
             remedy = "choose another with --dashboard-port (DOVETAIL_DASHBOARD_PORT), or 0 to serve no page"
             why = f"port {port} on {address} cannot be used: {error.strerror or error}; {remedy}"
-            self.trouble = PortUnusable(why)
+            self.error = PortUnusable(why)
             return
         host = f"[{address}]" if ":" in address else address
         self.address = f"http://{host}:{runner.addresses[0][1]}/"
 
 
-async def _door(page: PageServer, stack: AsyncExitStack) -> Authenticator:
+async def _authenticator(page: PageServer, stack: AsyncExitStack) -> Authenticator:
     if not page.access.reviewed:
         return TokenAuthenticator(page.access.token)
     if page.reviewer is None:
-        raise AddressUnsafe("there is no cluster here whose tokens could be asked for; choose --dashboard-auth token")
+        raise AddressUnsafe("--dashboard-auth tokenreview needs a live cluster; use --dashboard-auth token")
     return TokenReviewAuthenticator(await stack.enter_async_context(page.reviewer()))

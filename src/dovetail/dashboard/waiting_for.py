@@ -1,7 +1,7 @@
-"""What every node waits for, in one line: its drain, its repair, or what the plan has against it. Decides nothing.
+"""What each node waits for, in one line: its drain, its replacements, its repair, its registration, or the plan.
 
-A node on its way out waits for its pods, whatever a plan says of it; one that a command has marked for its
-replacements; an unhealthy one for its repair; a new one for its instance, or to register.
+A draining node waits for its pods, a node in a disruption command for its replacements, an unhealthy node for its
+repair, and a new node for its instance or its registration. All other nodes wait for what the plan lists against them.
 """
 
 from collections import Counter
@@ -25,44 +25,44 @@ NEW = {"Launching": "instance", "Registering": "node to register"}
 
 def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
     """What each node waits for, by name."""
-    waits, coming = said_in(plan), _coming(snapshot)
+    waits, replacements = said_in(plan), _pending_replacements(snapshot)
     for each in snapshot.nodes:
-        refusal = _own_wait(each, snapshot, terms, coming)
+        refusal = _own_wait(each, snapshot, terms, replacements)
         if refusal is not None:
             waits[each.name] = _plain(refusal)
     return waits
 
 
-def _own_wait(each: ClusterNode, snapshot: Snapshot, terms: RepairTerms, coming: Counter[str]) -> Refusal | None:
-    """What a node waits for whatever a plan says of it."""
+def _own_wait(each: ClusterNode, snapshot: Snapshot, terms: RepairTerms, replacements: Counter[str]) -> Refusal | None:
+    """What a node waits for regardless of the plan, or None."""
     stage = stage_of(each)
     if stage == "Draining":
         return _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
     if each.claim is not None and (record := read_record(each.claim)) is not None:
-        code, number = RefusalCode.DISRUPTING, coming[record.id]
+        code, number = RefusalCode.DISRUPTING, replacements[record.id]
         return Refusal(code, node_ref(each.name), reason=record.reason, command=record.id, count=number)
-    if (ailing := explain_repair(each, snapshot, terms)) is not None:
-        return _repair(each.name, ailing)
+    if (repair := explain_repair(each, snapshot, terms)) is not None:
+        return _repair(each.name, repair)
     if stage in NEW:
         return Refusal(RefusalCode.COMING, node_ref(each.name), detail=NEW[stage])
     return None if each.managed else Refusal(RefusalCode.UNMANAGED, node_ref(each.name), permanent=True)
 
 
-def _coming(snapshot: Snapshot) -> Counter[str]:
-    """How many replacements of each command are not ready."""
+def _pending_replacements(snapshot: Snapshot) -> Counter[str]:
+    """The number of replacements of each command, by its id, that are not initialized yet."""
     claims = (each.claim for each in snapshot.nodes if each.claim is not None and not each.claim.has(INITIALIZED))
     return Counter(claim.metadata.annotations.get(REPLACES_ANNOTATION, "") for claim in claims)
 
 
 def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
-    """What a plan says of each node: that it goes, or what stands in the way."""
+    """What a plan says about each node: that it would be disrupted, or the reason why not."""
     shown = ("because", "code", "until", "permanent")
-    said: dict[str, Plain] = {left["node"]: {key: left[key] for key in shown} for left in plan["leftAlone"]}
+    waits: dict[str, Plain] = {left["node"]: {key: left[key] for key in shown} for left in plan["leftAlone"]}
     for command in plan["commands"]:
         verb = "replaced" if command["replacements"] else "deleted"
         for name in command["nodes"]:
-            said[name] = {"because": f"{command['reason']}: would be {verb} in the next pass", "code": "Next"}
-    return said
+            waits[name] = {"because": f"{command['reason']}: would be {verb} in the next pass", "code": "Next"}
+    return waits
 
 
 def _plain(refusal: Refusal) -> Plain:
@@ -74,20 +74,20 @@ def _plain(refusal: Refusal) -> Plain:
     }
 
 
-def _drain(told: DrainView) -> Refusal:
-    """The pod that holds it up most; else how many have to go; else what comes after the pods."""
-    code, about = RefusalCode.DRAINING, node_ref(told.node.name)
-    held = [each for each in told.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
-    held.sort(key=lambda each: each.until or FIRST_INSTANT, reverse=True)
-    worst = next(iter([*told.stuck, *held]), None)
+def _drain(drain: DrainView) -> Refusal:
+    """The pod that blocks the drain longest; without one, the number of pods left, or the step after the pods."""
+    code, about = RefusalCode.DRAINING, node_ref(drain.node.name)
+    blocking = [each for each in drain.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
+    blocking.sort(key=lambda each: each.until or FIRST_INSTANT, reverse=True)
+    worst = next(iter([*drain.stuck, *blocking]), None)
     if worst is None:
-        return Refusal(code, about, told.deadline, count=len(told.waiting), detail=told.step)
+        return Refusal(code, about, drain.deadline, count=len(drain.waiting), detail=drain.step)
     pod, state = worst.pod.key, str(worst.state)
     return Refusal(code, about, worst.until, worst.permanent, pod=pod, setting=state, cause=worst.refusal)
 
 
-def _repair(node: str, told: RepairView) -> Refusal:
-    condition = told.unhealthy_conditions[0].condition
-    ails, off = f"{condition.type} is {condition.status}", told.off
-    until = None if told.breaker.open else told.due_at
-    return Refusal(RefusalCode.UNHEALTHY, node_ref(node), until, permanent=bool(off), setting=ails, detail=off)
+def _repair(node: str, repair: RepairView) -> Refusal:
+    condition = repair.unhealthy_conditions[0].condition
+    unhealthy, off = f"{condition.type} is {condition.status}", repair.off
+    until = None if repair.breaker.open else repair.due_at
+    return Refusal(RefusalCode.UNHEALTHY, node_ref(node), until, permanent=bool(off), setting=unhealthy, detail=off)

@@ -1,4 +1,7 @@
-"""The event log of a simulated cluster: one line for every change, equal for equal seeds and equal calls."""
+"""The event log of a simulated cluster: one line for each write to the store.
+
+Two runs with the same seed and the same API calls have identical logs, which the determinism tests compare.
+"""
 
 import zlib
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One change, as the event log tells it."""
+    """One line of the event log."""
 
     at: float
     verb: str
@@ -30,11 +33,11 @@ class LogEntry:
         return f"{self.at:.6f} {self.verb} {kind} {self.key} v{self.version} {self.checksum:08x} {self.summary}"
 
 
-def entry_of(step: "StoreChange") -> LogEntry:
-    """What the log says of a change."""
-    record = step.after
+def entry_of(change: "StoreChange") -> LogEntry:
+    """The log entry of a change, with a checksum of the whole object."""
+    record = change.after
     checksum = zlib.crc32(msgspec.json.encode(record.plain, order="deterministic"))
-    return LogEntry(step.at, step.type, record.resource, record.key, record.version, checksum, _summary(record))
+    return LogEntry(change.at, change.type, record.resource, record.key, record.version, checksum, _summary(record))
 
 
 def _summary(record: "ObjectVersion") -> str:

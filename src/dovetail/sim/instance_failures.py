@@ -1,7 +1,8 @@
-"""What happens to instances: warnings and what they warn of, sudden ends, and conditions that turn bad.
+"""Injects instance failures: interruption warnings, spot reclaims, dead kubelets, lost instances, unhealthy conditions.
 
-Staged for stories and tests, for instances named by their Node. A warning is a label on the Node, as it can be put
-there with kubectl; the reclaim that follows it is carried out on time, whether or not anybody listened.
+Scenarios, torture trials and tests call it for instances named by their Node; nothing happens without a call. An
+interruption warning is a label on the Node, as a user can set it with kubectl. The reclaim that follows a spot warning
+happens on time, whether or not the node was drained.
 """
 
 from dovetail.model.kube_object import Key
@@ -20,7 +21,7 @@ SPOT_NOTICE = 120.0
 
 
 class InstanceFailures(SimulatedController[Key]):
-    """Stages mishaps. Nothing happens by itself."""
+    """Injects failures. A controller only for its timers: it watches no kind and reconciles nothing."""
 
     def __init__(
         self, api: ApiServer, seed: str, cloud: SimulatedCloud, kubelet: Kubelet, node_lifecycle: NodeLifecycle
@@ -30,54 +31,54 @@ class InstanceFailures(SimulatedController[Key]):
         self._kubelet = kubelet
         self._node_lifecycle = node_lifecycle
 
-    def hear(self, step: StoreChange) -> None:
-        """Nothing is heard."""
+    def on_change(self, change: StoreChange) -> None:
+        """Do nothing: it watches no kind."""
 
     def reconcile(self, key: Key) -> None:
-        """Nothing is planned."""
+        """Do nothing: no key is ever enqueued."""
 
     def warn(self, node: str, kind: str = "spot_interrupted") -> None:
-        """Warn of what is about to happen to the instance behind a node, and leave it at that."""
+        """Set the interruption label on the Node; nothing else happens to the instance."""
         found = self._find(node)
         self.api.patch(NODE, found.key, Patch({"metadata": {"labels": {INTERRUPT: kind}}}))
 
     def reclaim_spot(self, node: str, notice: float = SPOT_NOTICE) -> None:
-        """The cloud reclaims the instance: a warning now, and after the notice it is gone. Its Node stays."""
+        """Reclaim a spot instance: a warning now, and the end of the instance after the notice. Its Node stays."""
         self.warn(node)
         self.later(notice, self._cloud.end, _provider_id(self._find(node)), "reclaimed")
 
     def kill(self, node: str) -> None:
-        """The kubelet falls silent: no heartbeats, nothing on the instance moves any more. The cloud still has it."""
+        """Stop the kubelet: no lease renewals, and its pods no longer change. The cloud still lists the instance."""
         found = self._find(node)
         self._kubelet.kill(found)
         self._node_lifecycle.lose(found)
 
     def lose(self, node: str) -> None:
-        """The instance is gone; its Node stays and says Ready until the silence is noticed."""
+        """End the instance; its Node stays, and stays Ready until the node lifecycle controller notices."""
         self._cloud.end(_provider_id(self._find(node)), "lost")
 
     def vanish(self, node: str) -> None:
-        """The instance and its Node go, past every finalizer: nobody drains, and the NodeClaim is left behind."""
+        """End the instance and remove its Node without finalizers: no drain, and the NodeClaim stays."""
         found = self._find(node)
         self._cloud.end(_provider_id(found), "lost")
-        self._force_away(found)
+        self._remove_node(found)
 
     def remove_node(self, node: str) -> None:
-        """Somebody deletes the Node past every finalizer; its instance runs on without one."""
-        self._force_away(self._find(node))
+        """Remove the Node without its finalizers; the instance keeps running."""
+        self._remove_node(self._find(node))
 
     def disown(self, node: str) -> None:
-        """The cloud no longer shows the instance, which runs on."""
+        """Hide the instance from the cloud API; it keeps running."""
         self._cloud.hide(_provider_id(self._find(node)))
 
     def turn(self, node: str, condition: str, status: str, reason: str = "Staged") -> None:
-        """A condition of the node turns, as an agent on it would report."""
+        """Set a condition of the node, as an agent on it would."""
         found = self._find(node)
         reported = {"type": condition, "status": status, "reason": reason, "message": "staged"}
         changed = with_condition(found.plain.get("status") or {}, reported, self.api.timestamp())
         self.api.update(found, {**found.plain, "status": changed}, "status")
 
-    def _force_away(self, found: ObjectVersion) -> None:
+    def _remove_node(self, found: ObjectVersion) -> None:
         self.api.patch(NODE, found.key, Patch({"metadata": {"finalizers": None}}))
         if self.store.find(NODE, found.key) is not None:
             self.api.delete(NODE, found.key, Deletion(uid=found.uid))

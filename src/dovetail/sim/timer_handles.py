@@ -1,7 +1,7 @@
-"""What the virtual loop keeps of a callback until its turn comes.
+"""Handles for the callbacks and timers of the virtual event loop.
 
-As asyncio's own handles, which tasks and timeouts hold and cancel, without what only debugging needs: a simulated month
-makes millions of them.
+They replace asyncio's handles, which tasks and timeouts hold and cancel, and leave out everything that only asyncio's
+debug mode needs: a simulated month creates millions of them.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class VirtualHandle(asyncio.Handle):
-    """A callback to be run. Without a context of its own it runs in that of the loop, which nobody changes."""
+    """A callback to run. Without a context it runs in the context of the loop."""
 
     __slots__ = ()
     _repr = None
@@ -33,17 +33,17 @@ class VirtualHandle(asyncio.Handle):
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Do not run the callback."""
         self._cancelled = True
         self._callback, self._args = _nothing, ()
 
 
 def _nothing() -> None:
-    """What is left of a callback that was cancelled."""
+    """Stands in for a cancelled callback."""
 
 
 class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
-    """A callback to be run at an instant."""
+    """A callback to run at an instant of virtual time."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
         loop: "VirtualLoop",
         context: Context | None,
     ) -> None:
-        self._callback = callback  # as a handle does: there are very many
+        self._callback = callback  # repeats VirtualHandle.__init__, because a super() call is measurable here
         self._args = args
         self._loop = loop
         self._context = context
@@ -64,7 +64,7 @@ class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
         self._when = when
 
     def cancel(self) -> None:
-        """Do not run it, and tell the loop."""
+        """Do not run the callback, and notify the loop."""
         if not self._cancelled:
             self._loop._timer_handle_cancelled(self)  # noqa: SLF001 - as asyncio does
         VirtualHandle.cancel(self)

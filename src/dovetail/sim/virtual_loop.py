@@ -1,9 +1,12 @@
-"""An asyncio event loop whose time jumps to the next timer as soon as nothing is ready to run.
+"""An asyncio event loop on virtual time: the clock jumps to the next timer as soon as no callback is ready.
 
-Everything that waits through asyncio waits on virtual time: a week passes in as long as its work takes. The order of
-callbacks depends on nothing but the program: ready callbacks run first in, first out, timers of one instant in the
-order they were made, and tasks hash by their number, so that sets of tasks iterate alike in every process. There is no
-I/O and there are no threads. When nothing is left that could finish the main task, the loop says so and does not hang.
+Everything that waits through asyncio waits on virtual time, so a simulated week takes only as long as its work. The
+loop is deterministic: ready callbacks run first in, first out; timers of one instant run in the order of their
+creation; tasks hash by number, so that sets of tasks iterate in the same order in every process.
+
+Timers are a heap of (instant, sequence number, handle). Cancelled timers stay in the heap until they come up, or until
+they are more than half of it; then the heap is compacted. There is no I/O and there are no threads. If neither a
+callback nor a timer is left and the main task has not finished, the loop raises `Stalled` instead of blocking.
 """
 
 import asyncio
@@ -22,10 +25,10 @@ R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
-"""Where virtual time starts unless told otherwise: a Monday, midnight."""
+"""The default start of virtual time: a Monday, midnight UTC."""
 
 Pace = Callable[[float], None]
-"""Called with the instant, in seconds since the start, that time is about to jump to; may block to slow the world."""
+"""Called before each jump with its target, in seconds since the start; may block to slow the simulation down."""
 
 _FEWEST_CANCELLED_TO_COMPACT = 128
 
@@ -35,7 +38,7 @@ class Stalled(RuntimeError):
 
 
 class OutOfTime(RuntimeError):
-    """The main task has not finished within the virtual time it was given."""
+    """The main task has not finished within its limit of virtual time."""
 
 
 class VirtualTask(asyncio.Task[Any]):
@@ -70,7 +73,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._generators: dict[int, AsyncGenerator[Any, Any]] = {}
 
     def time(self) -> float:
-        """Seconds of virtual time since the loop was made."""
+        """Seconds of virtual time since the loop was created."""
         return self._now
 
     # -- callbacks and timers
@@ -78,7 +81,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Run the callback in this instant, after everything that is ready already."""
+        """Run the callback at the current instant, after all callbacks that are ready."""
         handle = VirtualHandle(callback, args, self, context)
         if self._closed:
             self._check_open()
@@ -88,7 +91,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """The same: there is one thread."""
+        """The same as `call_soon`: there is one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
@@ -115,7 +118,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: VirtualTimer) -> None:
-        if not handle._scheduled:  # noqa: SLF001 - its time has come before
+        if not handle._scheduled:  # noqa: SLF001 - no longer in the heap
             return
         self._cancelled_timers += 1
         if self._cancelled_timers > max(_FEWEST_CANCELLED_TO_COMPACT, len(self._timers) // 2):
@@ -159,7 +162,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._running = self._stopping = False
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until the coroutine or future is done; give its result."""
+        """Run until the coroutine or future is done; returns its result."""
         main = asyncio.ensure_future(future, loop=self)
         main.add_done_callback(self._main_done)
         try:
@@ -172,7 +175,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def stop(self) -> None:
-        """Stop after what is ready now."""
+        """Stop after the callbacks that are ready now."""
         self._stopping = True
 
     def _run(self) -> None:
@@ -184,7 +187,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             while timers and timers[0][0] <= now:
                 handle = heappop(timers)[2]
                 handle._scheduled = False  # noqa: SLF001 - as asyncio does
-                if handle._cancelled:  # noqa: SLF001 - asked for every callback
+                if handle._cancelled:  # noqa: SLF001 - faster than a method
                     self._cancelled_timers -= 1
                 else:
                     queue.append(handle)
@@ -201,25 +204,27 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
-                    told = f"Exception in callback {ready._callback!r}"  # noqa: SLF001 - as above
-                    self.call_exception_handler({"message": told, "exception": error, "handle": ready})
+                    message = f"Exception in callback {ready._callback!r}"  # noqa: SLF001 - as above
+                    self.call_exception_handler({"message": message, "exception": error, "handle": ready})
 
     def _jump(self) -> None:
         while self._timers and self._timers[0][2].cancelled():
             heappop(self._timers)
             self._cancelled_timers -= 1
         if not self._timers:
-            raise Stalled(f"nothing is left to do at {self._now:.3f} s; waiting in vain: {self._waiting()}")
+            raise Stalled(f"no callback or timer is left at {self._now:.3f} s; blocked tasks: {self._waiting()}")
         when = self._timers[0][0]
         if self._limit is not None and when > self._limit:
-            raise OutOfTime(f"not finished within {self._limit:.0f} s of virtual time; waiting: {self._waiting()}")
+            raise OutOfTime(
+                f"not finished within {self._limit:.0f} s of virtual time; unfinished tasks: {self._waiting()}"
+            )
         if when > self._now:
             if self._pace is not None:
                 self._pace(when)
             self._now = when
 
     def _waiting(self) -> str:
-        return ", ".join(_described(task) for task in self._tasks()) or "nobody"
+        return ", ".join(_described(task) for task in self._tasks()) or "none"
 
     def _tasks(self) -> "list[asyncio.Task[Any]]":
         return sorted(asyncio.all_tasks(self), key=hash)
@@ -227,7 +232,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # -- ending
 
     def shut_down(self) -> None:
-        """Cancel every task, let each clean up, and close."""
+        """Cancel every task, wait until each has cleaned up, and close."""
         tasks = self._tasks()
         for task in tasks:
             task.cancel()
@@ -238,13 +243,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.close()
 
     async def shutdown_asyncgens(self) -> None:
-        """Close the asynchronous generators that nobody has finished."""
+        """Close the asynchronous generators that are not exhausted."""
         for generator in list(self._generators.values()):
             await generator.aclose()
         self._generators.clear()
 
     async def shutdown_default_executor(self) -> None:
-        """There is none."""
+        """Do nothing: there is no executor."""
 
     def _generator_started(self, generator: AsyncGenerator[Any, Any]) -> None:
         self._generators[id(generator)] = generator
@@ -255,38 +260,38 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.create_task(generator.aclose())
 
     def close(self) -> None:
-        """Drop what was still planned."""
+        """Drop all callbacks and timers."""
         self._ready.clear()
         self._timers.clear()
         self._closed = True
 
     def is_running(self) -> bool:
-        """Whether callbacks are being run."""
+        """Whether the loop runs callbacks now."""
         return self._running
 
     def is_closed(self) -> bool:
-        """Whether the loop has ended."""
+        """Whether `close` was called."""
         return self._closed
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError("Event loop is closed")
 
-    # -- what asyncio asks of every loop
+    # -- required by asyncio
 
     def get_debug(self) -> bool:
-        """Never: debug mode measures real time."""
+        """Always false: debug mode measures real time."""
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Not supported, and harmless."""
+        """Do nothing: debug mode is not supported."""
 
     def default_exception_handler(self, context: dict[str, Any]) -> None:
-        """Keep the failure; `run` raises it."""
+        """Record the failure; `run` raises it."""
         self.failures.append(context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A callback failed, or a task whose result nobody asked for."""
+        """Handle the failure of a callback, or of a task whose result was never retrieved."""
         self.default_exception_handler(context)
 
 
@@ -296,23 +301,23 @@ def _described(task: "asyncio.Task[Any]") -> str:
 
 
 async def pause(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-    """As `asyncio.sleep`, for those who know their loop: to ask for it is a system call."""
-    over = loop.create_future()
-    timer = loop.call_later(seconds, _end, over)
+    """As `asyncio.sleep`, but without the system call that finds the running loop."""
+    done = loop.create_future()
+    timer = loop.call_later(seconds, _set_done, done)
     try:
-        await over
+        await done
     except BaseException:
         timer.cancel()
         raise
 
 
-def _end(over: "asyncio.Future[None]") -> None:
-    if not over.done():
-        over.set_result(None)
+def _set_done(done: "asyncio.Future[None]") -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class VirtualClock:
-    """The current instant of a virtual loop."""
+    """A clock that reads the time of a virtual loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
         self._loop = loop
@@ -329,7 +334,7 @@ class VirtualClock:
 
 
 def run(main: Coroutine[Any, Any, R], *, pace: Pace | None = None, limit: float | None = None) -> R:
-    """Run a coroutine on a fresh virtual loop to its end, and raise what failed unseen beside it."""
+    """Run a coroutine on a new virtual loop; also raises failures of callbacks and of other tasks."""
     loop = VirtualLoop(pace=pace, limit=limit)  # type: ignore[abstract]  # I/O and threads are left out on purpose
     try:
         result: R = loop.run_until_complete(main)

@@ -1,8 +1,10 @@
-"""The embedded cluster: a Kubernetes API in memory, on virtual time, with the controllers a cluster has.
+"""The embedded cluster: a Kubernetes API server, its controllers and a cloud, in memory and on virtual time.
 
-Implements the `Cluster` port. Every call of the port passes one gate where it takes its time and where faults can be
-injected; the simulated controllers behind it (kubelet, scheduler, workloads, garbage collection) are not disturbed. All
-chance comes from one seed: the same seed and the same calls give the same event log, byte for byte.
+`World` implements the `Cluster` port. Every call of the port passes `enter` and `leave`, which add latency and can
+inject faults (`Interference`). The simulated controllers behind the port use the API server directly, without latency
+or faults. Methods for tests and scenarios (`apply`, `values`, `pods_on` and so on) take no virtual time.
+
+All random numbers derive from one seed: the same seed and the same calls give the same event log, byte for byte.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from dovetail.sim.event_log import LogEntry
 from dovetail.sim.instance_failures import InstanceFailures
 from dovetail.sim.kubernetes.api_server import ApiServer, Validator
 from dovetail.sim.kubernetes.attach_detach import AttachDetachController
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.garbage_collector import OwnerCollector, PodCollector
 from dovetail.sim.kubernetes.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubernetes.kubelet import Kubelet, KubeletTiming
@@ -41,11 +43,11 @@ from dovetail.sim.virtual_loop import EPOCH, VirtualClock, pause
 
 T = TypeVar("T", bound=KubeObject)
 _EVERYTHING = ListOptions()
-_PLAINLY = Deletion()
+_DEFAULT_DELETION = Deletion()
 
 
 class ApiCall(NamedTuple):
-    """One call of the port, as faults see it."""
+    """One API call, as passed to `Interference`."""
 
     operation: str
     kind: str
@@ -54,37 +56,37 @@ class ApiCall(NamedTuple):
 
 
 class Interference(Protocol):
-    """Where faults come in: raise, wait, or do nothing. An error raised afterwards hides a write that took effect."""
+    """Injects faults into API calls: each method may raise, wait, or do nothing."""
 
     async def before(self, call: ApiCall) -> None:
-        """Before the call has any effect."""
+        """Called before the call has any effect."""
         ...
 
     async def after(self, call: ApiCall) -> None:
-        """After its effect, before its answer."""
+        """Called after a write took effect and before the caller gets its result; an error hides the write."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WorldOptions:
-    """How the world behaves; times in seconds."""
+    """Seed and timing of the simulated cluster; times in seconds."""
 
     seed: int = 0
-    call_time: Span = (0.002, 0.01)
+    call_time: DelayRange = (0.002, 0.01)
     watch_delay: float = 0.01
     cache_lag: float = 0.0  # how old a list at resource version 0 may be
     bookmark_every: float = 60.0
-    watch_lifetime: Span = (300.0, 600.0)
+    watch_lifetime: DelayRange = (300.0, 600.0)
     history_limit: int = 10_000
     epoch: datetime = EPOCH
-    keeps_log: bool = True  # a long life does without
+    keeps_log: bool = True  # long simulations turn it off to save memory
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
-    volume_detach: Span = (1.0, 4.0)
+    volume_detach: DelayRange = (1.0, 4.0)
     cloud: CloudOptions = field(default_factory=CloudOptions)
 
 
 class World:
-    """A simulated cluster. Make it inside a running loop; `start` brings its controllers to life."""
+    """A simulated cluster. Create it inside a running event loop; `start` starts its controllers."""
 
     def __init__(
         self,
@@ -99,19 +101,20 @@ class World:
         self.interference = interference
         seed = str(self.options.seed)
         self._rng = random.Random(f"{seed}/calls")  # noqa: S311 - reproducible, not secret
-        self._listed: dict[type, tuple[int, tuple[Any, ...], tuple[UnreadableObject, ...]]] = {}  # after so many steps
+        # The last full list of each kind, with the change count of its table at that time.
+        self._listed: dict[type, tuple[int, tuple[Any, ...], tuple[UnreadableObject, ...]]] = {}
         self.store = Store(self.clock, history_limit=self.options.history_limit, keeps_log=self.options.keeps_log)
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
         self.cloud = SimulatedCloud(self.clock, self.store.loop.time, self.options.cloud)
         self.instance_failures = InstanceFailures(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
-        machines = InstanceBoot(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
-        self.agents: tuple[SimulatedController[Any], ...] = (
+        instance_boot = InstanceBoot(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
+        self.controllers: tuple[SimulatedController[Any], ...] = (
             self.kubelet,
             self.node_lifecycle,
             self.instance_failures,
-            machines,
+            instance_boot,
             *((CloudNodeController(self.api, seed, self.cloud),) if self.options.cloud.deletes_nodes else ()),
             TaintEviction(self.api, seed),
             OwnerCollector(self.api, seed),
@@ -127,13 +130,13 @@ class World:
 
     def start(self) -> None:
         """Start the controllers of the cluster."""
-        for agent in self.agents:
-            agent.start()
+        for controller in self.controllers:
+            controller.start()
 
     def stop(self) -> None:
-        """Stop them."""
-        for agent in self.agents:
-            agent.stop()
+        """Stop the controllers of the cluster."""
+        for controller in self.controllers:
+            controller.stop()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -142,44 +145,45 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         self.stop()
 
-    # -- the port
+    # -- the Cluster port
 
     async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
-        """Every object of the kind, by namespace and name."""
+        """List the objects of a kind, ordered by namespace and name."""
         await self.enter("list", kind, None)
         if options.resource_version or options.exact:
             found = view(self.store, self.store.table(resource_of(kind)), options, self.options.cache_lag)
-            items, unreadable = self._look_up(kind, _selects(options), found.records)
+            items, unreadable = self._decoded(kind, _selects(options), found.records)
             return Listing(items, str(found.version), unreadable)
         if options != _EVERYTHING:
-            items, unreadable = self._look_up(kind, _selects(options), self._indexed(kind, options))
+            items, unreadable = self._decoded(kind, _selects(options), self._indexed(kind, options))
             return Listing(items, str(self.store.version), unreadable)
-        steps = self.store.table(resource_of(kind)).steps
-        if self._listed.get(kind.model, (-1,))[0] != steps:
-            self._listed[kind.model] = steps, *self._look_up(kind, _all)
+        changes = self.store.table(resource_of(kind)).change_count
+        if self._listed.get(kind.model, (-1,))[0] != changes:
+            self._listed[kind.model] = changes, *self._decoded(kind, _all)
         _, items, unreadable = self._listed[kind.model]
         return Listing(items, str(self.store.version), unreadable)
 
     def _indexed(self, kind: Kind[T], options: ListOptions) -> Iterable[ObjectVersion] | None:
-        """The pods of one node by index, as a real API server finds them; None where every object is looked at."""
+        """The pods of one node from the index on `spec.nodeName`; None if the selector does not use the index."""
         path, _, node = options.field_selector.partition("=")
         plain = path == "spec.nodeName" and node and "," not in node and not node.startswith("=")
         return self.store.pods_on(node) if kind.name == "Pod" and plain else None
 
-    def _look_up(
-        self, kind: Kind[T], selects: Selects, among: Iterable[ObjectVersion] | None = None
+    def _decoded(
+        self, kind: Kind[T], selects: Selects, records: Iterable[ObjectVersion] | None = None
     ) -> tuple[tuple[T, ...], tuple[UnreadableObject, ...]]:
-        """What can be read, and what cannot."""
-        found = self.store.table(resource_of(kind)).objects.values() if among is None else among
-        objects = sorted(found, key=lambda record: record.key)
-        values = [record.value(kind) for record in objects if selects(record.plain)]
+        """The selected objects, by default of the whole table: decoded ones, and those that cannot be decoded."""
+        if records is None:
+            records = self.store.table(resource_of(kind)).objects.values()
+        ordered = sorted(records, key=lambda record: record.key)
+        values = [record.value(kind) for record in ordered if selects(record.plain)]
         return (
             tuple(value for value in values if not isinstance(value, UnreadableObject)),
             tuple(value for value in values if isinstance(value, UnreadableObject)),
         )
 
     def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after `since`."""
+        """Watch the changes of a kind after resource version `since`."""
 
         async def opened() -> WatchTerms:
             await self.enter("watch", kind, None)
@@ -190,55 +194,55 @@ class World:
         return WatchStream(self.store, kind, table, _selects(options), opened).since(since)
 
     async def get(self, kind: Kind[T], key: Key) -> T:
-        """One object."""
+        """Get one object."""
         await self.enter("get", kind, key)
         return _readable(self.api.get(resource_of(kind), key), kind)
 
     async def create(self, kind: Kind[T], value: T) -> T:
-        """Create it."""
+        """Create an object."""
         await self.enter("create", kind, value.key)
         record = self.api.create(resource_of(kind), codec.to_plain(kind, value))
         await self.leave("create", kind, record.key)
         return _readable(record, kind)
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
-        """Merge a patch."""
+        """Apply a merge patch to an object or its status."""
         await self.enter("patch", kind, key, patch)
         record = self.api.patch(resource_of(kind), key, patch)
         await self.leave("patch", kind, key)
         return _readable(record, kind)
 
-    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _PLAINLY) -> None:
-        """Ask for deletion."""
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _DEFAULT_DELETION) -> None:
+        """Delete an object."""
         await self.enter("delete", kind, key)
         self.api.delete(resource_of(kind), key, deletion)
         await self.leave("delete", kind, key)
 
     async def evict(self, pod: Pod) -> None:
-        """Evict, if the budgets allow it."""
+        """Evict a pod, if its PodDisruptionBudgets allow it."""
         await self.enter("evict", "Pod", pod.key)
         evict(self.api, pod.key, pod.metadata.uid)
         await self.leave("evict", "Pod", pod.key)
 
     async def enter(self, operation: str, kind: object, key: Key | None, patch: Patch | None = None) -> None:
-        """The gate: every call takes a moment, and may be interfered with."""
+        """Runs before every call: adds latency and injects faults."""
         await pause(self.store.loop, self._rng.uniform(*self.options.call_time))
         if self.interference is not None:
             await self.interference.before(ApiCall(operation, str(kind), key, patch))
 
     async def leave(self, operation: str, kind: object, key: Key | None) -> None:
-        """The gate on the way back: an error raised here hides what took effect."""
+        """Runs after every write: an error raised here hides a write that took effect."""
         if self.interference is not None:
             await self.interference.after(ApiCall(operation, str(kind), key))
 
     def cloud_client(self) -> CloudClient:
-        """The cloud this cluster runs in, through the same gate."""
+        """A client of the cluster's cloud, with the same latency and fault injection as the Kubernetes API."""
         return CloudClient(self.cloud, self)
 
-    # -- for stories, tests and views: no time passes, nothing interferes
+    # -- for scenarios, tests and views: without latency and faults
 
     def apply(self, plain: Plain) -> ObjectVersion:
-        """Create an object from its manifest, or merge the manifest into the one that is there."""
+        """Create an object from its manifest, or merge the manifest into the existing object."""
         resource = resource_of_plain(plain)
         meta = plain.get("metadata") or {}
         key = Key(meta.get("namespace", ""), meta.get("name", ""))
@@ -247,7 +251,7 @@ class World:
         return self.api.patch(resource, key, Patch(plain))
 
     def apply_unchecked(self, plain: Plain) -> ObjectVersion:
-        """The same without any check: what this server refuses, a later one may store."""
+        """As `apply`, without validation, to store objects as a later API version might."""
         with self.api.unchecked():
             return self.apply(plain)
 
@@ -261,20 +265,20 @@ class World:
         return tuple(self.store.pods_on(node))
 
     def kill_instance(self, node: str) -> None:
-        """The machine behind a node is gone without a word: no heartbeats, and nothing on it moves any more."""
+        """Stop the kubelet of a node: no lease renewals, and its pods no longer change."""
         self.instance_failures.kill(node)
 
     def forget_history(self) -> None:
-        """Every watch and resource version from before becomes too old."""
+        """Make every existing watch and resource version too old, as a restarted API server does."""
         self.store.forget_history()
 
     @property
     def log(self) -> Sequence[LogEntry]:
-        """Every change so far."""
+        """The event log: every change so far."""
         return self.store.log
 
     def log_bytes(self) -> bytes:
-        """The event log as text: equal for equal seeds and equal calls."""
+        """The event log as text."""
         return self.store.log_bytes()
 
 
@@ -288,8 +292,8 @@ def _selects(options: ListOptions) -> Selects:
     namespace = options.namespace
 
     def selects(plain: dict[str, Any]) -> bool:
-        here = not namespace or plain["metadata"].get("namespace") == namespace
-        return here and labels(plain) and fields(plain)
+        in_namespace = not namespace or plain["metadata"].get("namespace") == namespace
+        return in_namespace and labels(plain) and fields(plain)
 
     return selects
 
@@ -301,5 +305,5 @@ def _all(_: dict[str, Any]) -> bool:
 def _readable(record: ObjectVersion, kind: Kind[T]) -> T:
     value = record.value(kind)
     if isinstance(value, UnreadableObject):
-        raise Invalid(f"{kind} {record.key} cannot be read", value.faults)
+        raise Invalid(f"{kind} {record.key} cannot be decoded", value.faults)
     return value

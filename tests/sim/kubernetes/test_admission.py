@@ -57,7 +57,7 @@ def test_a_name_that_was_chosen_is_always_checked():
     assert asked == ["a", "b"]
 
 
-def test_what_is_refused_once_is_refused_again():
+def test_a_refusal_is_not_cached_as_accepted():
     async def main():
         world = World(validate=Schema())
         for _ in range(2):

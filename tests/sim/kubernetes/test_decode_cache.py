@@ -5,7 +5,7 @@ import pytest
 from dovetail.manifest import codec
 from dovetail.model import kinds
 from dovetail.model.kube_object import UnreadableObject
-from dovetail.sim.kubernetes.decode_cache import DecodeCache, Earlier
+from dovetail.sim.kubernetes.decode_cache import DecodeCache, PreviousVersion
 from dovetail.sim.kubernetes.merge_patch import merge_patch
 
 POD = {
@@ -28,38 +28,38 @@ PATCHES = [
 
 
 @pytest.mark.parametrize("patch", PATCHES)
-def test_a_version_read_after_another_is_as_if_read_alone(patch):
-    reading = DecodeCache()
-    before = reading.read(kinds.POD, POD, None)
+def test_decoding_with_a_previous_version_equals_decoding_alone(patch):
+    cache = DecodeCache()
+    before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, patch)
-    read = reading.read(kinds.POD, after, Earlier(POD, {kinds.POD.model: before}))
+    read = cache.read(kinds.POD, after, PreviousVersion(POD, {kinds.POD.model: before}))
     assert read == codec.from_plain(kinds.POD, after)
 
 
-def test_what_a_write_leaves_alone_is_the_same_value():
-    reading = DecodeCache()
-    before = reading.read(kinds.POD, POD, None)
+def test_unchanged_parts_are_the_identical_values():
+    cache = DecodeCache()
+    before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, {"metadata": {"resourceVersion": "2"}, "status": {"phase": "Running"}})
-    read = reading.read(kinds.POD, after, Earlier(POD, {kinds.POD.model: before}))
+    read = cache.read(kinds.POD, after, PreviousVersion(POD, {kinds.POD.model: before}))
     assert read.spec is before.spec
     assert read.metadata.labels is before.metadata.labels
     assert (read.metadata.resource_version, before.metadata.resource_version) == ("2", "1")
 
 
-def test_a_pod_that_got_its_node_keeps_all_else():
-    reading = DecodeCache()
-    before = reading.read(kinds.POD, POD, None)
+def test_binding_a_pod_keeps_the_other_parts_of_its_spec():
+    cache = DecodeCache()
+    before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": "n"}})
-    read = reading.read(kinds.POD, after, Earlier(POD, {kinds.POD.model: before}))
+    read = cache.read(kinds.POD, after, PreviousVersion(POD, {kinds.POD.model: before}))
     assert read.node_name == "n"
     assert read.spec.containers is before.spec.containers
 
 
-def test_a_version_that_cannot_be_read_says_where_and_the_next_one_is_read_again():
-    reading = DecodeCache()
-    before = reading.read(kinds.POD, POD, None)
+def test_an_undecodable_version_has_a_path_and_the_next_one_is_decoded_in_full():
+    cache = DecodeCache()
+    before = cache.read(kinds.POD, POD, None)
     odd = merge_patch(POD, {"spec": {"priority": "high"}})
-    bad = reading.read(kinds.POD, odd, Earlier(POD, {kinds.POD.model: before}))
+    bad = cache.read(kinds.POD, odd, PreviousVersion(POD, {kinds.POD.model: before}))
     assert isinstance(bad, UnreadableObject)
     assert bad.faults[0].path == "spec.priority"
-    assert reading.read(kinds.POD, POD, Earlier(odd, {kinds.POD.model: bad})) == before
+    assert cache.read(kinds.POD, POD, PreviousVersion(odd, {kinds.POD.model: bad})) == before

@@ -54,9 +54,9 @@ IDLE = Patch({"status": {"phase": "Unknown"}}, subresource="status")
         pytest.param([(0, IDLE), (1, UNREADY)], 0, id="one that does not run, before an unready one"),
     ],
 )
-def test_the_pod_that_serves_least_goes_first(changes, gone):
+def test_scale_down_order_follows_the_deletion_rank(changes, gone):
     assert given_up(*changes) == gone
 
 
-def test_a_pod_beside_another_goes_before_a_younger_one_that_is_alone():
+def test_a_pod_sharing_its_node_is_deleted_before_a_younger_one_that_does_not():
     assert given_up(homes="aab") == 1

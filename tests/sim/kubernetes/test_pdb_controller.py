@@ -17,23 +17,23 @@ def test_percentages_round_up():
     assert scaled(7, 3) == 7
 
 
-def test_a_percentage_is_of_what_was_asked_for_not_of_what_is_there():
+def test_a_percentage_refers_to_desired_replicas_not_to_existing_pods():
     counted = count(PodDisruptionBudgetSpec(min_available="50%"), pods=6, scale=10, healthy=6)
     assert (counted.expected, counted.desired, counted.allowed) == (10, 5, 1)
 
 
-def test_an_absolute_minimum_counts_the_pods_that_are_there():
+def test_an_absolute_minimum_counts_existing_pods():
     counted = count(PodDisruptionBudgetSpec(min_available=2), pods=3, scale=None, healthy=3)
     assert (counted.expected, counted.desired, counted.allowed) == (3, 2, 1)
 
 
-def test_owners_that_cannot_say_how_many_pods_they_want_allow_nothing():
+def test_owners_without_replicas_allow_no_disruption():
     counted = count(PodDisruptionBudgetSpec(max_unavailable=1), pods=3, scale=None, healthy=3)
     assert counted.allowed == 0
 
 
 @given(SPECS, st.integers(0, 40), st.data())
-def test_taking_what_is_allowed_leaves_what_is_desired(spec, scale, data):
+def test_allowed_disruptions_leave_the_desired_healthy_pods(spec, scale, data):
     healthy = data.draw(st.integers(0, scale))
     counted = count(spec, pods=scale, scale=scale, healthy=healthy)
     assert 0 <= counted.allowed <= healthy
@@ -61,7 +61,7 @@ def state(counted, spent=0, policy=False):
     )
 
 
-def test_an_unready_pod_goes_free_only_while_enough_others_are_healthy():
+def test_an_unready_pod_skips_the_budget_only_with_enough_healthy_pods():
     enough = count(PodDisruptionBudgetSpec(min_available=2), pods=3, scale=3, healthy=2)
     too_few = count(PodDisruptionBudgetSpec(min_available=2), pods=3, scale=3, healthy=1)
     assert state(enough).ignores(ready=False)
@@ -70,6 +70,6 @@ def test_an_unready_pod_goes_free_only_while_enough_others_are_healthy():
     assert state(too_few, policy=True).ignores(ready=False)
 
 
-def test_a_budget_nobody_has_counted_yet_blocks():
+def test_a_budget_without_current_status_blocks():
     fresh = BudgetState(2, 1, 5, 5, 0, always_allow_unhealthy=False)
     assert "still being processed" in fresh.refusal()

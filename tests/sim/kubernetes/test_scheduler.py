@@ -63,11 +63,11 @@ def test_a_pod_that_is_too_large_says_what_is_short():
     assert message == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_without_nodes_there_is_nothing_to_say_but_that():
+def test_without_nodes_the_message_says_so():
     assert bindings([], [pod("web")]) == ["no nodes available to schedule pods"]
 
 
-def test_cordons_taints_and_selectors_are_told_apart():
+def test_cordons_taints_and_selectors_have_different_messages():
     cordoned, tainted, other = node("cordoned"), node("tainted"), node("other")
     cordoned["spec"] = {"unschedulable": True}
     tainted["spec"] = {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}
@@ -103,7 +103,7 @@ def required(kind, *terms):
     return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
 
 
-def test_affinity_follows_and_the_first_of_its_kind_may_start_anywhere():
+def test_affinity_needs_a_matching_pod_except_for_the_first_of_a_group():
     nodes = [labelled("a", zone="east"), labelled("b", zone="west"), labelled("c", zone="west")]
     together = {"labels": {"app": "web"}, "affinity": required("podAffinity", near("web"))}
     placed = bindings(
@@ -113,21 +113,21 @@ def test_affinity_follows_and_the_first_of_its_kind_may_start_anywhere():
     assert placed[2] == "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
 
 
-def test_a_pod_is_bound_once_the_pod_it_wants_to_be_near_is_there():
+def test_a_pod_with_affinity_is_bound_once_its_peer_is_bound():
     nodes = [labelled("a", zone="east"), labelled("b", zone="west")]
     follower = pod("follower", affinity=required("podAffinity", near("web")))
     leader = pod("leader", labels={"app": "web"}, nodeSelector={ZONE: "west"})
     assert bindings(nodes, [follower, leader]) == ["b", "b"]
 
 
-def test_bound_pods_keep_away_those_they_repel():
+def test_anti_affinity_of_bound_pods_is_respected():
     nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
     shy = pod("shy", affinity=required("podAntiAffinity", near("web")))
     placed = bindings(nodes, [shy, pod("web", labels={"app": "web"})])
     assert placed[1] == "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
 
 
-def test_spread_honours_skew_and_needs_the_label():
+def test_spread_respects_max_skew_and_needs_the_label():
     nodes = [labelled("a", zone="east"), labelled("b", zone="west"), node("nowhere")]
     spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     spread["labelSelector"] = {"matchLabels": {"app": "web"}}
@@ -144,7 +144,7 @@ def test_too_few_domains_count_as_empty_ones():
     assert second == "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
 
 
-def test_a_node_that_goes_takes_its_domain_along_and_lets_waiting_pods_in():
+def test_a_deleted_node_removes_its_domain_and_pending_pods_are_retried():
     spread = {
         "topologyKey": "kubernetes.io/hostname",
         "maxSkew": 1,
@@ -188,7 +188,7 @@ def placed_after(nodes, pods, change):
     return run(main(), limit=3600)
 
 
-def test_a_node_that_cannot_take_it_yet_is_no_reason_to_try_a_pod_again():
+def test_a_node_that_refuses_a_pod_causes_no_retry():
     full = "0/1 nodes are available: 1 Insufficient cpu."
 
     def grow(world):
@@ -197,13 +197,13 @@ def test_a_node_that_cannot_take_it_yet_is_no_reason_to_try_a_pod_again():
     assert placed_after([node("a")], [pod("big", "3"), pod("web", "2")], grow) == (full, full, 1)
 
 
-def test_a_node_wakes_the_pods_it_takes_once_it_is_ready():
+def test_pending_pods_are_retried_once_a_node_that_fits_is_ready():
     full = "0/1 nodes are available: 1 Insufficient cpu."
     pods = [pod("big", "3"), pod("web", "2")]
     assert placed_after([node("a")], pods, lambda world: world.apply(node("b"))) == (full, "b", 1)
 
 
-def test_a_pod_that_goes_lets_in_those_it_repelled_from_every_node_of_its_zone():
+def test_a_deleted_pod_frees_its_zone_for_pods_it_repelled():
     nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
     shy = pod("shy", "4", affinity=required("podAntiAffinity", near("web")))
     before, after, _ = placed_after(
@@ -215,7 +215,7 @@ def test_a_pod_that_goes_lets_in_those_it_repelled_from_every_node_of_its_zone()
     assert after == "b"
 
 
-def test_a_pod_that_goes_lets_in_those_that_avoided_its_whole_zone():
+def test_a_deleted_pod_frees_its_zone_for_pods_that_avoided_it():
     nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
     shy = pod("shy", nodeSelector={"kubernetes.io/hostname": "b"}, affinity=required("podAntiAffinity", near("web")))
     before, after, _ = placed_after(
@@ -227,7 +227,7 @@ def test_a_pod_that_goes_lets_in_those_that_avoided_its_whole_zone():
     assert after == "b"
 
 
-def test_a_waiting_pod_that_learns_to_tolerate_is_tried_again_at_once():
+def test_a_pending_pod_with_a_new_toleration_is_retried_at_once():
     closed = {**node("a"), "spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}}
     tolerations = [{"key": "team", "operator": "Exists"}]
 

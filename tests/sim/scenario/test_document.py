@@ -22,23 +22,23 @@ def faults(document):
 @pytest.mark.parametrize(
     ("text", "hours"), [("36h", 36), ("2d", 48), ("1d12h", 36), ("90m", 1.5), ("0", 0), ("0d", 0), ("1d30m", 24.5)]
 )
-def test_lengths_of_time_may_count_days(text, hours):
+def test_durations_may_have_days(text, hours):
     assert parse_span(text).total_seconds() == hours * 3600
 
 
 @pytest.mark.parametrize("text", ["", "d", "1.5d", "2d2", "-1h", "1w", "2 days"])
-def test_other_lengths_of_time_are_refused(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011 - any of several texts
         parse_span(text)
 
 
-def test_a_scenario_has_defaults_that_make_sense():
+def test_a_scenario_has_defaults():
     read = read_scenario(scenario(), "file")
     assert (read.name, read.seed, read.catalog, read.lasts.seconds) == ("s", 0, "realistic", 7 * 86400)
     assert read.start == datetime(2026, 1, 5, tzinfo=UTC)
 
 
-def test_every_fault_of_every_part_is_told_at_once():
+def test_all_faults_of_all_parts_are_reported():
     found = faults(
         scenario(
             fro=1,
@@ -73,7 +73,7 @@ def test_every_fault_of_every_part_is_told_at_once():
     }
 
 
-def test_every_fault_of_one_part_is_told_at_once():
+def test_all_faults_of_one_part_are_reported():
     """One field that cannot be read hides none of the others."""
     work = {"name": "a", "cpu": "much", "memory": "-1Gi", "replicas": -1, "labels": {"a": 1}, "colour": "red"}
     generated = {"nodes": 0, "pods": "x", "filled": "0%", "nodepools": {"a": 0}, "mix": [{"cpu": 1}, 5]}
@@ -90,26 +90,26 @@ def test_every_fault_of_one_part_is_told_at_once():
     }
 
 
-def test_an_unknown_field_comes_with_a_guess():
+def test_an_unknown_field_comes_with_a_suggestion():
     found = faults(scenario(workload=[], events=[{"at": "1h", "interrupt": {"node": 1}}], xyz=1))
     assert found["spec.workload"] == "is not known; did you mean workloads?"
     assert found["spec.events[0].interrupt.node"] == "is not known; did you mean nodes?"
     assert "fields are catalog, events, for," in found["spec.xyz"]
 
 
-def test_faults_survive_a_trip_to_another_process():
+def test_faults_can_be_pickled():
     with pytest.raises(ScenarioInvalid) as caught:
         read_scenario(scenario(seed="x", fro=1), "file")
     assert pickle.loads(pickle.dumps(caught.value)).faults == caught.value.faults  # noqa: S301 - our own
 
 
-def test_what_is_no_scenario_is_said():
+def test_a_document_that_is_not_a_scenario_is_a_fault():
     assert faults([1]) == {"": "a scenario is a mapping with apiVersion, kind and spec, got [1]"}
     assert set(faults({"apiVersion": "v1", "kind": "Pod", "status": {}})) == {"apiVersion", "kind", "status"}
 
 
 @pytest.mark.parametrize(("written", "number"), [(3, 3), ("3", 3), ("10%", 2), ("0%", 0), ("100%", 15), ("x", None)])
-def test_nodes_are_a_number_or_a_share_rounded_up(written, number):
+def test_nodes_are_a_number_or_a_percentage_rounded_up(written, number):
     assert share(written, 15) == number
 
 

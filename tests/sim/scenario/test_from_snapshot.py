@@ -1,4 +1,4 @@
-"""A snapshot becomes the world's own: machines are simulated, identities are new, and what belonged together does."""
+"""A snapshot as initial cluster: instances are simulated, uids are new, and owner references stay consistent."""
 
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def adopted():
     return run(moved_in())
 
 
-def test_every_claim_knows_its_node_and_its_machine():
-    """The snapshot was written by hand: its claims have a machine and do not say which Node it became."""
+def test_every_claim_has_its_node_and_provider_id():
+    """The snapshot was written by hand: its claims have a provider id and no nodeName."""
     world = adopted()
     nodes = {node.name: node for node in world.values(kinds.NODE)}
     claims = world.values(kinds.NODE_CLAIM)
@@ -36,7 +36,7 @@ def test_every_claim_knows_its_node_and_its_machine():
         assert TERMINATION_FINALIZER in node.metadata.finalizers
 
 
-def test_no_identity_is_one_of_the_snapshot_and_pods_find_their_owners():
+def test_all_uids_are_new_and_owner_references_follow():
     """A snapshot of a simulated cluster has the identities that this world will give to others."""
     world = adopted()
     old = {

@@ -1,4 +1,4 @@
-"""A generated cluster has exactly what was asked for, and nothing its NodePools could not have bought."""
+"""A generated cluster has the requested nodes and pods, and only offerings that its NodePools allow."""
 
 from collections import Counter
 
@@ -7,88 +7,85 @@ import pytest
 from builders import TYPES, nodepool
 from dovetail.model.labels import CAPACITY_TYPE
 from dovetail.model.resources import Quantity
-from dovetail.sim.scenario.document import Blend, Generate
+from dovetail.sim.scenario.document import Generate, PodSize
 from dovetail.sim.scenario.generate import generate
 from dovetail.sim.scenario.parsing import Percent, ScenarioInvalid
 
 ON_DEMAND = {"requirements": [{"key": CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]}
 
 
-def blend(cpu="500m", memory="1Gi", weight=1.0):
-    return Blend(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight)
+def size(cpu="500m", memory="1Gi", weight=1.0):
+    return PodSize(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight)
 
 
 def made(seed=0, pools=None, **wanted):
     pools = pools or [nodepool(template=ON_DEMAND)]
-    asked = Generate(**{"nodes": 10, "pods": 60, "mix": (blend(), blend("1", "4Gi")), **wanted})
+    asked = Generate(**{"nodes": 10, "pods": 60, "mix": (size(), size("1", "4Gi")), **wanted})
     return generate(asked, seed, pools, {pool.name: TYPES for pool in pools})
 
 
-def test_there_are_as_many_nodes_pods_and_workloads_as_were_asked_for():
-    machines = made(nodes=13, pods=90, workloads=9)
-    assert len(machines) == len({each.name for each in machines}) == 13
-    assert sum(len(each.crews) for each in machines) == 90
-    assert len({generated_workload.name for each in machines for generated_workload in each.crews}) == 9
+def test_numbers_of_nodes_pods_and_workloads_are_as_requested():
+    nodes = made(nodes=13, pods=90, workloads=9)
+    assert len(nodes) == len({each.name for each in nodes}) == 13
+    assert sum(len(each.workloads) for each in nodes) == 90
+    assert len({workload.name for each in nodes for workload in each.workloads}) == 9
 
 
 @pytest.mark.parametrize("filled", ["40%", "100%"])
-def test_every_machine_can_be_bought_by_its_pool_and_holds_its_pods(filled):
-    for machine in made(filled=Percent(filled)):
-        assert machine.offering in machine.type.offerings
-        assert machine.offering.capacity_type == "on-demand"
-        cpu = sum(generated_workload.blend.cpu.milli for generated_workload in machine.crews)
-        memory = sum(generated_workload.blend.memory.units for generated_workload in machine.crews)
+def test_every_node_is_allowed_by_its_pool_and_fits_its_pods(filled):
+    for node in made(filled=Percent(filled)):
+        assert node.offering in node.type.offerings
+        assert node.offering.capacity_type == "on-demand"
+        cpu = sum(workload.size.cpu.milli for workload in node.workloads)
+        memory = sum(workload.size.memory.units for workload in node.workloads)
         part = Percent(filled).number / 100
-        assert cpu <= machine.type.allocatable["cpu"].milli * part
-        assert memory <= machine.type.allocatable["memory"].units * part
+        assert cpu <= node.type.allocatable["cpu"].milli * part
+        assert memory <= node.type.allocatable["memory"].units * part
 
 
 def test_pools_get_their_share_and_the_pods_of_a_workload_stay_in_its_pool():
     pools = [nodepool("a"), nodepool("b"), nodepool("c")]
-    machines = made(pools=pools, nodes=8, pods=80, nodepools={"a": 3, "b": 1})
-    assert Counter(each.pool.name for each in machines) == {"a": 6, "b": 2}
-    for machine in machines:
-        assert {generated_workload.pool.name for generated_workload in machine.crews} <= {machine.pool.name}
+    nodes = made(pools=pools, nodes=8, pods=80, nodepools={"a": 3, "b": 1})
+    assert Counter(each.pool.name for each in nodes) == {"a": 6, "b": 2}
+    for node in nodes:
+        assert {workload.pool.name for workload in node.workloads} <= {node.pool.name}
 
 
-def test_the_seed_decides_the_rest():
-    def told(machines):
-        return [
-            (each.name, each.age, each.type.name, [generated_workload.name for generated_workload in each.crews])
-            for each in machines
-        ]
+def test_the_result_depends_only_on_the_seed():
+    def described(nodes):
+        return [(each.name, each.age, each.type.name, [workload.name for workload in each.workloads]) for each in nodes]
 
-    assert told(made(1)) == told(made(1))
-    assert told(made(1)) != told(made(2))
+    assert described(made(1)) == described(made(1))
+    assert described(made(1)) != described(made(2))
 
 
-def test_a_cluster_with_a_seed_of_its_own_is_the_same_for_every_seed_of_the_story():
+def test_a_seed_of_the_generated_cluster_overrides_the_seed_of_the_scenario():
     wanted = Generate(nodes=10, pods=60, seed=5)
     first, second = (generate(wanted, seed, [nodepool()], {"default": TYPES}) for seed in (1, 2))
     assert [each.type.name for each in first] == [each.type.name for each in second]
     assert [each.age for each in first] == [each.age for each in second]
 
 
-def test_the_mix_is_kept_by_weight():
-    machines = made(nodes=60, pods=800, workloads=400, mix=(blend(weight=9), blend("2", "2Gi", 1)))
-    small = sum(generated_workload.blend.cpu.milli == 500 for each in machines for generated_workload in each.crews)
+def test_sizes_occur_by_weight():
+    nodes = made(nodes=60, pods=800, workloads=400, mix=(size(weight=9), size("2", "2Gi", 1)))
+    small = sum(workload.size.cpu.milli == 500 for each in nodes for workload in each.workloads)
     assert 0.8 < small / 800 < 0.97
 
 
 def test_nodes_may_be_empty():
-    assert sum(len(each.crews) for each in made(pods=0)) == 0
+    assert sum(len(each.workloads) for each in made(pods=0)) == 0
     assert all(each.type.name == "m.small" for each in made(pods=0))
 
 
-def test_what_no_machine_holds_is_said_with_a_remedy():
+def test_pods_that_fit_no_node_are_a_fault_with_a_remedy():
     with pytest.raises(ScenarioInvalid) as caught:
         made(nodes=2, pods=500)
     (fault,) = caught.value.faults
     assert fault.path == "spec.generate"
-    assert "machines that NodePool default may buy, 70% full, leave" in fault.problem
+    assert "pods do not fit 2 nodes of the largest types that NodePool default allows, 70% full" in fault.problem
     assert "more nodes" in fault.remedy
 
 
-def test_a_pool_that_is_not_there_is_said():
+def test_an_unknown_nodepool_is_a_fault():
     with pytest.raises(ScenarioInvalid, match=r"nodepools.other: there is no such NodePool; there are: default"):
         made(nodepools={"other": 1.0})

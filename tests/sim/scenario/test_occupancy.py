@@ -1,4 +1,4 @@
-"""For how long pods had a node: counted together, it comes to what each had alone."""
+"""Pod-seconds of a group are the sum of the pod-seconds of its pods."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,49 +19,49 @@ def pod(name, containers=SMALL, node="one", owners=()):
     return Pod(metadata=metadata, spec=PodSpec(node_name=node, containers=containers))
 
 
-def told(occupancy, now):
+def seconds_by_containers(occupancy, now):
     return [(each.spec.containers, seconds) for each, seconds in occupancy.pod_seconds(now)]
 
 
 def test_replicas_are_counted_together_and_others_apart():
     occupancy = Occupancy()
     for name, containers in (("a", SMALL), ("b", SMALL), ("c", LARGE)):
-        occupancy.enter(Key("", name), pod(name, containers), 10.0)
-    assert told(occupancy, 30.0) == [(SMALL, 40.0), (LARGE, 20.0)]
+        occupancy.add(Key("", name), pod(name, containers), 10.0)
+    assert seconds_by_containers(occupancy, 30.0) == [(SMALL, 40.0), (LARGE, 20.0)]
 
 
-def test_a_static_pod_is_not_taken_for_a_replica_that_asks_for_the_same():
-    """Its node brings it along, so it costs nothing; that is for the floor to say, which has to see it."""
+def test_a_static_pod_is_counted_apart_from_replicas_with_the_same_requests():
+    """The cost floor leaves static pods out, so it must be able to tell them apart."""
     occupancy = Occupancy()
-    occupancy.enter(Key("", "a"), pod("a"), 0.0)
-    occupancy.enter(Key("", "b"), pod("b", owners=(STATIC,)), 0.0)
+    occupancy.add(Key("", "a"), pod("a"), 0.0)
+    occupancy.add(Key("", "b"), pod("b", owners=(STATIC,)), 0.0)
     assert [(each.mirror, seconds) for each, seconds in occupancy.pod_seconds(5.0)] == [(False, 5.0), (True, 5.0)]
 
 
-def test_a_machine_that_is_gone_takes_its_pods_along():
+def test_removing_a_node_removes_its_pods():
     occupancy = Occupancy()
-    occupancy.enter(Key("", "a"), pod("a", node="one"), 0.0)
-    occupancy.enter(Key("", "b"), pod("b", node="two"), 0.0)
-    occupancy.strand("one", 4.0)
+    occupancy.add(Key("", "a"), pod("a", node="one"), 0.0)
+    occupancy.add(Key("", "b"), pod("b", node="two"), 0.0)
+    occupancy.remove_node("one", 4.0)
     assert (Key("", "a") in occupancy, occupancy.node_of(Key("", "a"))) == (False, "")
     assert (Key("", "b") in occupancy, occupancy.node_of(Key("", "b"))) == (True, "two")
-    assert told(occupancy, 10.0) == [(SMALL, 14.0)]
+    assert seconds_by_containers(occupancy, 10.0) == [(SMALL, 14.0)]
 
 
-def test_what_left_before_the_last_look_is_told_once():
+def test_a_removed_pod_is_reported_once():
     occupancy = Occupancy()
-    occupancy.enter(Key("", "a"), pod("a"), 1.0)
-    occupancy.leave(Key("", "a"), 3.0)
-    assert told(occupancy, 10.0) == [(SMALL, 2.0)]
-    assert told(occupancy, 20.0) == []
+    occupancy.add(Key("", "a"), pod("a"), 1.0)
+    occupancy.remove(Key("", "a"), 3.0)
+    assert seconds_by_containers(occupancy, 10.0) == [(SMALL, 2.0)]
+    assert seconds_by_containers(occupancy, 20.0) == []
 
 
 @given(
     lives=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.booleans()), max_size=12),
     looks=st.lists(st.integers(0, 60), max_size=5),
 )
-def test_between_two_looks_pods_had_what_each_of_them_had(lives, looks):
-    """Whoever lives from `start` to `end` has what of that lies between the looks."""
+def test_pod_seconds_between_two_readings_are_the_sum_over_the_pods(lives, looks):
+    """A pod that is bound from `start` to `end` contributes the part of that span between the readings."""
     spans = [(min(start, end), max(start, end), LARGE if large else SMALL) for start, end, large in lives]
     instants = sorted({*looks, 60})
     occupancy, before = Occupancy(), 0
@@ -72,8 +72,8 @@ def test_between_two_looks_pods_had_what_each_of_them_had(lives, looks):
         while moves and moves[0][0] <= look:
             at, ends, number = moves.pop(0)
             key = Key("", str(number))
-            occupancy.leave(key, at) if ends else occupancy.enter(key, pod(key.name, spans[number][2]), at)
-        had = {id(kind): seconds for kind, seconds in told(occupancy, look)}
+            occupancy.remove(key, at) if ends else occupancy.add(key, pod(key.name, spans[number][2]), at)
+        had = {id(kind): seconds for kind, seconds in seconds_by_containers(occupancy, look)}
         for kind in (SMALL, LARGE):
             alone = sum(max(0, min(end, look) - max(start, before)) for start, end, each in spans if each is kind)
             assert had.get(id(kind), 0) == alone

@@ -1,4 +1,4 @@
-"""Traces are read strictly; holes are told row by row."""
+"""Traces are parsed strictly; all faults are reported with their rows."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_rows_are_read_in_the_order_of_arrival():
     assert (second.name, second.arrive, second.leave, second.pods) == ("b", 5400.0, None, 1)
 
 
-def test_json_says_the_same():
+def test_json_and_csv_give_the_same_result():
     text = '{"arrivals": [{"name": "a", "arrive": 10, "leave": null, "cpu": "1", "memory": "1Gi", "pods": 3}]}'
     (group,) = read_trace(text, "t.json")
     assert (group.pods, group.leave) == (3, None)
@@ -53,14 +53,14 @@ def test_a_mapping_is_not_taken_apart_and_a_list_of_tolerations_is():
 @pytest.mark.parametrize(
     ("text", "name", "why"),
     [
-        ("name,arrive,cpu,memory,arrive\na,0,1,1Gi,5\n", "t.csv", "column arrive is there twice"),
-        ('[{"name": "a", "name": "b", "arrive": 0, "cpu": 1, "memory": 1}]', "t.json", "'name' is there twice"),
+        ("name,arrive,cpu,memory,arrive\na,0,1,1Gi,5\n", "t.csv", "column arrive occurs twice"),
+        ('[{"name": "a", "name": "b", "arrive": 0, "cpu": 1, "memory": 1}]', "t.json", "'name' occurs twice"),
         ('{"arrivals": [], "arivals": []}', "t.json", "arivals: is not known"),
         ('[{"name": "a", "arrive": 0, "cpu": [1], "memory": 1}]', "t.json", "cpu: must be one value, got [1]"),
         ('[{"name": "a", "arrive": 0, "cpu": 1, "memory": 1, "tolerations": "=x"}]', "t.json", "must be of the form"),
     ],
 )
-def test_what_could_mean_two_things_is_refused(text, name, why):
+def test_ambiguous_input_is_refused(text, name, why):
     assert any(why in line for line in faults(text, name))
 
 
@@ -71,25 +71,25 @@ def test_what_could_mean_two_things_is_refused(text, name, why):
         ("a,0,1,1Gi,1.5,,,,", "pods: must be a whole number, got '1.5'"),
         ("a,0,1,1Gi,,high,,,", "priority: must be a whole number, got 'high'"),
         ("a,0,-1,1Gi,,,,,", "cpu: '-1' is negative"),
-        ("a b,0,1,1Gi,,,,,", "name: 'a b' is no name of an object"),
+        ("a b,0,1,1Gi,,,,,", "name: 'a b' is not a valid name"),
         ("a,0,1,1Gi,,,arch,,", "node_selector: must be of the form key=value;key=value, got 'arch'"),
         ("a,0,1,1Gi,,,,,,more", "has more values than there are columns"),
     ],
 )
-def test_a_row_that_makes_no_sense_is_told(row, why):
-    (told,) = faults(CONSTRAINED + row + "\n")
-    assert f"t.csv: line 2: {why}" in told
+def test_an_invalid_row_is_a_fault(row, why):
+    (reported,) = faults(CONSTRAINED + row + "\n")
+    assert f"t.csv: line 2: {why}" in reported
 
 
-def test_who_leaves_does_so_after_arriving():
-    (told,) = faults(HEADER + "a,10m,5m,1,1Gi\n")
-    assert "leave: 5m is not after arrive, 10m" in told
+def test_leave_must_be_after_arrive():
+    (reported,) = faults(HEADER + "a,10m,5m,1,1Gi\n")
+    assert "leave: 5m is not after arrive, 10m" in reported
 
 
-def test_holes_and_nonsense_are_told_for_every_row():
-    told = faults(HEADER + "a,,1h,1,1Gi\nb,5,,x,1Gi\nb,nan,,1,1Gi\nc,1,2,1,\n")
-    assert [line.split(":")[1].strip() for line in told] == ["line 2", "line 3", "line 4", "line 4", "line 5"]
-    assert "arrive is missing" in told[0]
+def test_missing_and_invalid_values_are_reported_for_every_row():
+    reported = faults(HEADER + "a,,1h,1,1Gi\nb,5,,x,1Gi\nb,nan,,1,1Gi\nc,1,2,1,\n")
+    assert [line.split(":")[1].strip() for line in reported] == ["line 2", "line 3", "line 4", "line 4", "line 5"]
+    assert "arrive is missing" in reported[0]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_holes_and_nonsense_are_told_for_every_row():
         ('{"rows": []}', "t.json", "must be a list of arrivals"),
     ],
 )
-def test_what_is_no_trace_is_said(text, name, why):
+def test_a_document_that_is_not_a_trace_is_a_fault(text, name, why):
     assert any(why in line for line in faults(text, name))
 
 
-def test_a_long_list_of_faults_ends():
-    told = faults(HEADER + ",1,,1,1Gi\n" * 200)
-    assert len(told) == MOST_FAULTS + 1
-    assert "more faults" in told[-1]
+def test_a_long_list_of_faults_is_truncated():
+    reported = faults(HEADER + ",1,,1,1Gi\n" * 200)
+    assert len(reported) == MOST_FAULTS + 1
+    assert "more faults" in reported[-1]
 
 
 @pytest.mark.parametrize("ending", ["\r", "\r\n", "\n"])

@@ -1,4 +1,4 @@
-// Which view is shown: the address says it, so every view can be shared.
+// Selects the view from the URL, so that every view has a link.
 import { fill, h, time } from "./dom.js";
 import { Store } from "./store.js";
 import * as cluster from "./cluster.js";
@@ -9,7 +9,7 @@ import * as pools from "./pools.js";
 import * as savings from "./savings.js";
 
 const VIEWS = { cluster, node, pools, plan, decisions, savings };
-const REFRESH = 3000; // milliseconds between two questions a view asks by itself
+const REFRESH = 3000; // milliseconds between two automatic reloads of a view
 const main = document.getElementById("main");
 const store = new Store();
 let shown = null;
@@ -21,7 +21,7 @@ function route() {
   return { name: known ? name : "cluster", parts: parts.map(decoded), query: new URLSearchParams(query) };
 }
 
-// An address that was cut short is read as it stands.
+// A truncated URL may not be decodable.
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -49,14 +49,14 @@ function show({ focus = true } = {}) {
   refresh(at);
 }
 
-// Asks and draws; what goes wrong is said in place of the view.
+// Loads and draws the view; an error is shown in its place.
 async function refresh(at) {
   if (!shown?.load) return;
   const mine = shown;
   try {
     const draw = await mine.load();
     if (mine === shown && draw) {
-      const keep = mine.drawn ? keepOpen() : () => {}; // what is there at first is of the view before
+      const keep = mine.drawn ? keepOpen() : () => {}; // at first the elements are those of the previous view
       draw();
       keep();
       mine.drawn = true;
@@ -69,7 +69,7 @@ async function refresh(at) {
 
 const mineTitle = (at) => VIEWS[at.name].title(at);
 
-// What was opened, and where the keyboard was, stays so when a view is drawn again.
+// Keeps open sections, keyboard focus and scroll position when a view is drawn again.
 function keepOpen() {
   const open = [...main.querySelectorAll("details[data-key]")].filter((each) => each.open).map((each) => each.dataset.key);
   const closed = [...main.querySelectorAll("details[data-key]")].filter((each) => !each.open).map((each) => each.dataset.key);
@@ -106,7 +106,7 @@ let due = null;
 function changed(event) {
   head();
   if (!store.summary) {
-    fill(main, h("div", { class: "notice" }, h("h1", {}, "Nothing to see yet"),
+    fill(main, h("div", { class: "notice" }, h("h1", {}, "No data yet"),
       h("ul", {}, store.missing.map((each) => h("li", {}, each)))));
     main.setAttribute("aria-busy", "false");
     shown = null;

@@ -1,10 +1,10 @@
-// Every node as a tile. Only the tiles in sight exist, so thousands are no more work than a few dozen.
+// Every node as a tile. Only visible tiles are in the document, so thousands of nodes cost no more than a few dozen.
 import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc } from "./dom.js";
 
 export const title = () => "Cluster";
 
 const SIZES = { tiles: { width: 252, height: 136, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
-const AHEAD = 3; // rows that are drawn before they are in sight
+const AHEAD = 3; // rows drawn above and below the visible ones
 const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
   pool: (a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name),
@@ -131,7 +131,7 @@ export function open({ put, store, at, setQuery }) {
     tile.item.dataset.index = index;
   }
 
-  // Arrows move from tile to tile; those out of sight come into it.
+  // Arrow keys move the focus between tiles and scroll it into view.
   grid.addEventListener("keydown", (event) => {
     const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
     const item = event.target.closest("li");
@@ -145,8 +145,8 @@ export function open({ put, store, at, setQuery }) {
     tiles.get(found[focused].name)?.item.firstChild.focus({ preventScroll: true });
   });
 
-  let asked = 0;
-  const soon = (work) => { cancelAnimationFrame(asked); asked = requestAnimationFrame(work); };
+  let frame = 0;
+  const soon = (work) => { cancelAnimationFrame(frame); frame = requestAnimationFrame(work); };
   const moved = () => soon(lay);
   addEventListener("scroll", moved, { passive: true });
   addEventListener("resize", moved);
@@ -164,7 +164,7 @@ export function open({ put, store, at, setQuery }) {
       draw();
       if (kind === "frame") performance.measure("dovetail:update", "dovetail:frame");
     }),
-    stop: () => { removeEventListener("scroll", moved); removeEventListener("resize", moved); cancelAnimationFrame(asked); },
+    stop: () => { removeEventListener("scroll", moved); removeEventListener("resize", moved); cancelAnimationFrame(frame); },
   };
 }
 
@@ -175,15 +175,15 @@ function drawFigures(host, summary) {
     figure("Nodes", summary.nodes.toLocaleString("en-US"), counted(summary.pools.length, "NodePool"), { "data-figure": "nodes" }),
     figure("Pods", summary.pods.toLocaleString("en-US"), summary.pending ? `${summary.pending} waiting` : "none waiting", { "data-figure": "pods" }),
     figure("Cost an hour", money(summary.costPerHour), `${monthly(summary.costPerHour)} a month`, { "data-figure": "cost" }),
-    figure("CPU asked for", `${percent(summary.cpu)}%`, "of what nodes have", { "data-figure": "cpu" }),
-    figure("Memory asked for", `${percent(summary.memory)}%`, "of what nodes have", { "data-figure": "memory" }),
+    figure("CPU requested", `${percent(summary.cpu)}%`, "of allocatable", { "data-figure": "cpu" }),
+    figure("Memory requested", `${percent(summary.memory)}%`, "of allocatable", { "data-figure": "memory" }),
     planned && h("a", { class: "figure", href: "#/plan", "data-figure": "plan" }, h("span", { class: "label" }, "Next pass"),
-      h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would go` : "nothing"),
+      h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would be disrupted` : "nothing"),
       h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : "every node stays")),
     summary.paused && h("div", { class: "figure warn" }, h("span", { class: "label" }, "Paused"), h("b", {}, "all"), h("span", { class: "note" }, summary.paused)));
 }
 
-const LEGEND = [["next", "goes in the next pass"], ["going", "is going"], ["coming", "is coming"], ["until", "waits until a known instant"], ["permanent", "stays until somebody changes something"], ["open", "may change any time"], ["foreign", "somebody else's"]];
+const LEGEND = [["next", "is disrupted in the next pass"], ["going", "is being disrupted or drained"], ["coming", "is being launched"], ["until", "waits until a known time"], ["permanent", "stays until a user changes something"], ["open", "may change at any time"], ["foreign", "not managed by Dovetail"]];
 
 function kindOf(node) {
   if (node.code === "Unmanaged") return "foreign";
@@ -192,7 +192,7 @@ function kindOf(node) {
   return node.code === "Next" ? "next" : node.until ? "until" : node.permanent ? "permanent" : "open";
 }
 
-// The smallest a node can be shown: what it waits for, as a colour and in words.
+// The smallest view of a node: what it waits for, as a color and as text.
 function drawDot(node) {
   const said = `${node.name}, ${node.state}: ${node.because ?? ""}`;
   return h("a", { class: `dot ${kindOf(node)}`, href: link("node", node.name), title: said, "aria-label": said });

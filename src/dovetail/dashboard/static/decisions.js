@@ -9,31 +9,31 @@ const REASONS = ["Provisioned", "Expired", "Drifted", "Empty", "Underutilized", 
   "GarbageCollected", "InsufficientCapacity", "NodeClassNotReady", "LaunchTimeout", "RegistrationTimeout", "RolledBack"];
 
 export function open({ put, store, at, setQuery }) {
-  const asked = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
+  const filters = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
   let chosen = at.query.get("id"), linked = null;
   let list = null, first = true;
   async function load() {
     const query = new URLSearchParams({ most: MOST });
-    for (const [key, value] of Object.entries(asked)) if (value) query.set(key, value);
-    const told = await ask(`api/history?${query}`);
-    if (chosen && !told.decisions.some((each) => each.id === chosen)) await recall();
+    for (const [key, value] of Object.entries(filters)) if (value) query.set(key, value);
+    const data = await ask(`api/history?${query}`);
+    if (chosen && !data.decisions.some((each) => each.id === chosen)) await recall();
     return () => {
       if (!list) frame();
-      drawList(told.decisions, told.missing);
+      drawList(data.decisions, data.missing);
     };
   }
   // A link may name a decision that is older than the list, or that its filters leave out.
   async function recall() {
     if (linked) return;
     try {
-      const told = await ask(`api/decision/${encodeURIComponent(chosen)}`);
-      linked = () => h("ol", { class: "timeline" }, h("li", {}, entry(told, null, true)));
+      const data = await ask(`api/decision/${encodeURIComponent(chosen)}`);
+      linked = () => h("ol", { class: "timeline" }, h("li", {}, entry(data, null, true)));
     } catch (error) {
       linked = () => h("div", { class: "notice", role: "alert" }, h("p", {}, error.message));
     }
   }
   const change = (key) => (value) => {
-    asked[key] = value;
+    filters[key] = value;
     chosen = linked = null;
     setQuery({ [key]: value, id: "" });
     load().then((draw) => draw(), () => {}); // the head says that the connection is lost
@@ -44,12 +44,12 @@ export function open({ put, store, at, setQuery }) {
     const pools = (store.summary?.pools ?? []).map((each) => [each.name, each.name]);
     put(h("h1", {}, "Decisions"),
       h("div", { class: "bar" },
-        select("What", [["", "everything"], ...Object.entries(VERBS)], asked.act, change("act")),
-        select("Reason", [["", "every reason"], ...REASONS.map((each) => [each, each])], asked.reason, change("reason")),
-        select("NodePool", [["", "every NodePool"], ...pools], asked.nodepool, change("nodepool")),
-        select("Since", [["", "the beginning"], ["1h", "an hour ago"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], asked.since, change("since")),
+        select("What", [["", "everything"], ...Object.entries(VERBS)], filters.act, change("act")),
+        select("Reason", [["", "every reason"], ...REASONS.map((each) => [each, each])], filters.reason, change("reason")),
+        select("NodePool", [["", "every NodePool"], ...pools], filters.nodepool, change("nodepool")),
+        select("Since", [["", "the beginning"], ["1h", "an hour ago"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], filters.since, change("since")),
         h("label", { class: "field grow" }, h("span", {}, "Node or NodeClaim"),
-          h("input", { type: "search", value: asked.node, placeholder: "its whole name", onchange: (event) => change("node")(event.target.value.trim()) }))),
+          h("input", { type: "search", value: filters.node, placeholder: "full name", onchange: (event) => change("node")(event.target.value.trim()) }))),
       list);
   }
 
@@ -61,14 +61,14 @@ export function open({ put, store, at, setQuery }) {
     const days = new Map();
     for (const each of decisions) (days.get(each.at.slice(0, 10)) ?? days.set(each.at.slice(0, 10), []).get(each.at.slice(0, 10))).push(each);
     list.replaceChildren(
-      ...(linked ? [h("section", { "aria-label": "The decision of the link" }, linked())] : []),
+      ...(linked ? [h("section", { "aria-label": "Linked decision" }, linked())] : []),
       h("p", { class: "quiet", role: "status", "data-count": decisions.length },
         decisions.length === MOST ? `The newest ${MOST} decisions` : counted(decisions.length, "decision"),
         done.length ? `; ${counted(done.length, "command")} saved ${monthly(saved)} a month` : ""),
       ...[...days].map(([day, entries]) => h("section", { "aria-label": day },
         h("h2", { class: "day" }, day, h("span", { class: "quiet" }, ` UTC, ${counted(entries.length, "decision")}`)),
         h("ol", { class: "timeline" }, entries.map((each) => h("li", {}, entry(each, now, open.has(each.id) || (first && each.id === chosen))))))));
-    if (!decisions.length) list.append(h("p", {}, missing ?? "The ledger has no such decision."));
+    if (!decisions.length) list.append(h("p", {}, missing ?? "No decision in the ledger matches."));
     if (first && chosen) list.querySelector(`[data-key="${CSS.escape(chosen)}"]`)?.scrollIntoView({ block: "center" });
     first = false;
   }
@@ -80,8 +80,8 @@ export function entry(each, now, open = false, day = each.at) {
   const about = each.act === "launch" ? each.made : each.nodes;
   const names = about.map((one) => one.node || one.nodeClaim);
   const weighed = h("div", { class: "weighed", "aria-live": "polite" });
-  const opened = (event) => { if (event.target.open && event.target.dataset.key === each.id) tellWeighed(weighed, each, now); };
-  if (open) tellWeighed(weighed, each, now);
+  const opened = (event) => { if (event.target.open && event.target.dataset.key === each.id) showPlan(weighed, each, now); };
+  if (open) showPlan(weighed, each, now);
   return h("details", { "data-key": each.id, open, ontoggle: opened },
     h("summary", {},
       h("span", { class: "when" }, time(each.at, day, true), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
@@ -97,38 +97,38 @@ export function entry(each, now, open = false, day = each.at) {
         pair("Cost an hour", `${money(each.costPerHourBefore)} → ${money(each.costPerHourAfter)}, ${money(each.savingPerMonth, 2)} a month ${each.savingPerMonth >= 0 ? "saved" : "more"}`),
         pair("Pods", `${each.podsMoved}`), pair("Replacements", `${each.replacements}`),
         pair("Decision", h("a", { href: `${link("decisions")}?id=${encodeURIComponent(each.id)}`, class: "mono" }, each.id))),
-      each.nodes.length > 0 && nodes("Nodes that went", each.nodes), each.made.length > 0 && nodes("Nodes that came", each.made),
+      each.nodes.length > 0 && nodes("Removed nodes", each.nodes), each.made.length > 0 && nodes("Launched nodes", each.made),
       each.pods.length > 0 && h("details", { "data-key": `${each.id}-pods` }, h("summary", {}, `${counted(each.pods.length, "pod")} by name`), h("p", { class: "mono wrap" }, each.pods.join(", "))),
       weighed));
 }
 
-// The plan and the refusals of a decision never change: each is asked for once, when somebody opens it.
+// The plan and the refusals of a decision never change: they are loaded once, when it is opened.
 const known = new Map();
-async function tellWeighed(host, each, now) {
-  if (host.dataset.told) return;
-  host.dataset.told = "asked";
+async function showPlan(host, each, now) {
+  if (host.dataset.plan) return;
+  host.dataset.plan = "loading";
   try {
     if (!known.has(each.id)) known.set(each.id, await ask(`api/decision/${encodeURIComponent(each.id)}`));
     fill(host, weighed(known.get(each.id), now));
-    host.dataset.told = "yes";
+    host.dataset.plan = "loaded";
   } catch (error) {
-    delete host.dataset.told;
+    delete host.dataset.plan;
     fill(host, h("p", { class: "quiet" }, error.message));
   }
 }
 
 function weighed({ id, act, at, plan, refusals }) {
-  if (!plan) return h("p", { class: "quiet" }, act === "remove" ? "No pass decided this, so there was nothing to choose between." : "What was weighed was not kept.");
+  if (!plan) return h("p", { class: "quiet" }, act === "remove" ? "This was not decided by a disruption pass, so there was no plan." : "The plan of this decision was not kept.");
   const total = refusals.counts.reduce((sum, one) => sum + one.nodes, 0);
   return [
     h("h3", { class: "minor" }, "Plan"),
     h("ul", { class: "plain", "data-plan": id },
       plan.replacements.map((one) => h("li", {}, `A node of ${one.nodepool}: ${one.instanceTypes[0] ?? "any type"}${one.choices > 1 ? ` or ${counted(one.choices - 1, "other type")}` : ""}`,
         one.pricePerHour !== null && `, from ${money(one.pricePerHour)} an hour`)),
-      !plan.replacements.length && h("li", {}, "Nothing had to be bought."),
+      !plan.replacements.length && h("li", {}, "No instance had to be launched."),
       plan.budgetUsed.map((one) => h("li", {}, `Budget of ${one.nodepool}: ${one.used} ${one.limit === null ? "in use, no limit" : `of ${one.limit} in use`}`))),
     h("h3", { class: "minor" }, act === "launch" ? "Pods left waiting" : "Left alone"),
-    total ? refused(id, refusals, at, total) : h("p", { class: "quiet" }, act === "launch" ? "None: each pod that waited was given a place." : "Nothing else was looked at."),
+    total ? refused(id, refusals, at, total) : h("p", { class: "quiet" }, act === "launch" ? "None: every pending pod was scheduled." : "No other node was considered."),
   ];
 }
 
@@ -140,7 +140,7 @@ function refused(id, { counts, named }, at, total) {
     return h("details", { "data-key": `${id}-${method}` },
       h("summary", {}, h("b", {}, method), " ", mine.map((one) => [h("span", { class: "code" }, one.code), ` ${one.nodes} `])),
       table(`Left alone by ${method}`, ["What", "Why", "Message", "Lasts"], list.map((one) => [h("span", { class: "mono" }, one.node), h("span", { class: "code" }, one.code), one.message, lasting(one, at)])),
-      list.length < all && h("p", { class: "quiet" }, `${counted(all - list.length, "other")} of these kinds ${all - list.length === 1 ? "is" : "are"} only counted.`));
+      list.length < all && h("p", { class: "quiet" }, `${counted(all - list.length, "other")} of these kinds ${all - list.length === 1 ? "is" : "are"} counted but not listed.`));
   }));
 }
 

@@ -65,7 +65,7 @@ export function age(since, now) {
 export function lasting(each, now) {
   if (each.until) return h("span", { class: "lasts until" }, "until ", time(each.until, now));
   return each.permanent
-    ? h("span", { class: "lasts permanent", title: "Somebody has to change something" }, "permanent")
+    ? h("span", { class: "lasts permanent", title: "Does not lift without a change by a user" }, "permanent")
     : h("span", { class: "lasts open" }, "may change");
 }
 

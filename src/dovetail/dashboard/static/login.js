@@ -14,8 +14,8 @@ form.addEventListener("submit", async (event) => {
       location.reload();
       return;
     }
-    const told = await answer.json().catch(() => ({}));
-    verdict.textContent = sentence(told.error ?? `The page answered ${answer.status}.`);
+    const data = await answer.json().catch(() => ({}));
+    verdict.textContent = sentence(data.error ?? `The page answered ${answer.status}.`);
   } catch {
     verdict.textContent = "The page cannot be reached.";
   }

@@ -13,14 +13,14 @@ export function open({ put, store, at }) {
       const past = await ask(history);
       return () => put(gone(name, past, store.summary.at));
     }
-    const [facts, told, past] = await Promise.all([ask(`api/node/${path}`), ask(`api/explain/node/${path}`), ask(history)]);
-    return () => put(draw(facts, told, past, store.nodes.get(facts.node)));
+    const [facts, data, past] = await Promise.all([ask(`api/node/${path}`), ask(`api/explain/node/${path}`), ask(history)]);
+    return () => put(draw(facts, data, past, store.nodes.get(facts.node)));
   }
   return { load };
 }
 
-function draw(facts, told, past, tile) {
-  const now = told.at;
+function draw(facts, data, past, tile) {
+  const now = data.at;
   return [
     h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster"), " / ",
       facts.nodepool ? h("a", { href: link("pools", facts.nodepool) }, facts.nodepool) : "unmanaged"),
@@ -33,12 +33,12 @@ function draw(facts, told, past, tile) {
       meter("cpu", tile.cpu, `${cores(tile.cpu[0])} of ${cores(tile.cpu[1])}`),
       meter("memory", tile.memory, `${bytes(tile.memory[0])} of ${bytes(tile.memory[1])}`),
       meter("pods", tile.pods, `${tile.pods[0]} of ${tile.pods[1]}`)),
-    told.repair && repair(told.repair, now),
-    told.draining && draining(told.draining, now),
+    data.repair && repair(data.repair, now),
+    data.draining && draining(data.draining, now),
     h("section", { "aria-labelledby": "why" }, h("h2", { id: "why" }, "What stands in the way"),
-      h("div", { class: "methods" }, told.methods.map((each) => method(each, now)))),
+      h("div", { class: "methods" }, data.methods.map((each) => method(each, now)))),
     h("section", { "aria-labelledby": "pods" }, h("h2", { id: "pods" }, counted(facts.pods.length, "pod")), pods(facts.pods, now)),
-    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "History"),
       timeline(past, now, milestones(facts, now))),
     h("section", { "aria-labelledby": "conditions" }, h("h2", { id: "conditions" }, "Conditions"),
       table("Conditions", ["Of", "Condition", "Status", "Since", "Reason", "Message"],
@@ -74,7 +74,7 @@ function gone(name, past, now) {
   return [
     h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster")),
     h("div", { class: "headline" }, h("h1", { class: "mono" }, name), badge("state-gone", "not there")),
-    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"), timeline(past, now)),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "History"), timeline(past, now)),
   ];
 }
 
@@ -86,23 +86,23 @@ function method(each, now) {
     each.liftsAt && each.obstacles.length > 1 && h("p", { class: "lifts" }, "All of it lifts by ", time(each.liftsAt, now)));
 }
 
-function draining(told, now) {
-  return h("section", { class: `drain ${told.verdict}`, "aria-labelledby": "drain" },
-    h("h2", { id: "drain" }, "Draining: ", told.verdict),
-    h("p", {}, told.since && ["Since ", time(told.since, now), ". "], told.deadline && ["Every pod is gone by ", time(told.deadline, now), ". "], told.waitsFor && `Waits for ${told.waitsFor}.`),
-    told.pods.length > 0 && table("Pods that are leaving", ["Pod", "Tier", "State", "Why", "Lasts"],
-      told.pods.map((each) => [each.pod, each.tier, each.state, each.why, each.why ? lasting(each, now) : null])));
+function draining(data, now) {
+  return h("section", { class: `drain ${data.verdict}`, "aria-labelledby": "drain" },
+    h("h2", { id: "drain" }, "Draining: ", data.verdict),
+    h("p", {}, data.since && ["Since ", time(data.since, now), ". "], data.deadline && ["Every pod is gone by ", time(data.deadline, now), ". "], data.waitsFor && `Waits for ${data.waitsFor}.`),
+    data.pods.length > 0 && table("Pods that are leaving", ["Pod", "Tier", "State", "Why", "Lasts"],
+      data.pods.map((each) => [each.pod, each.tier, each.state, each.why, each.why ? lasting(each, now) : null])));
 }
 
-function repair(told, now) {
+function repair(data, now) {
   return h("section", { class: "drain stuck", "aria-labelledby": "repair" }, h("h2", { id: "repair" }, "Unhealthy"),
-    h("ul", {}, told.conditions.map((each) => h("li", {}, `${each.type} is ${each.status} since `, time(each.since, now), `, tolerated for ${each.toleration} (${each.saidBy}), until `, time(each.dueAt, now)))),
-    h("p", {}, told.off ? `Not repaired: ${told.off}.` : told.blocked ? `Repair waits: ${told.unhealthy} of ${told.nodes} nodes are unhealthy, ${told.allowed} allowed.` : ["Repaired at ", time(told.dueAt, now), "."]));
+    h("ul", {}, data.conditions.map((each) => h("li", {}, `${each.type} is ${each.status} since `, time(each.since, now), `, tolerated for ${each.toleration} (${each.saidBy}), until `, time(each.dueAt, now)))),
+    h("p", {}, data.off ? `Not repaired: ${data.off}.` : data.blocked ? `Repair waits: ${data.unhealthy} of ${data.nodes} nodes are unhealthy, ${data.allowed} allowed.` : ["Repaired at ", time(data.dueAt, now), "."]));
 }
 
 function pods(list, now) {
-  if (!list.length) return h("p", { class: "quiet" }, "No pod is on it.");
+  if (!list.length) return h("p", { class: "quiet" }, "No pods on this node.");
   return table("Pods on this node", ["Pod", "Phase", "CPU", "Memory", "Age", "Protected"], list.map((each) => [
     h("span", { class: "mono" }, each.pod), each.deleting ? "leaving" : each.daemon ? `${each.phase}, daemon` : each.phase, cores(each.cpu), bytes(each.memory),
-    each.createdAt && age(each.createdAt, now), each.protected ? (each.protectedUntil ? ["until ", time(each.protectedUntil, now)] : "for ever") : ""]), { numeric: [2, 3, 4] });
+    each.createdAt && age(each.createdAt, now), each.protected ? (each.protectedUntil ? ["until ", time(each.protectedUntil, now)] : "always") : ""]), { numeric: [2, 3, 4] });
 }

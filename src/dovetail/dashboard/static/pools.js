@@ -8,7 +8,7 @@ export function open({ put, store, at }) {
   const only = at.parts[0];
   async function load() {
     const names = only ? [only] : (store.summary?.pools ?? []).map((each) => each.name);
-    const told = await Promise.all(names.map(async (name) => {
+    const data = await Promise.all(names.map(async (name) => {
       const path = encodeURIComponent(name);
       const [pool, budgets] = await Promise.all([ask(`api/explain/nodepool/${path}`), ask(`api/budgets/${path}`)]);
       return { pool, budgets, cost: store.summary.pools.find((each) => each.name === name) };
@@ -16,7 +16,7 @@ export function open({ put, store, at }) {
     return () => put(
       only && h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/pools" }, "NodePools"), " / ", only),
       h("h1", { class: only ? null : "unseen" }, only ?? "NodePools"),
-      told.length ? told.map((each) => draw(each, only)) : h("p", {}, "There is no NodePool."));
+      data.length ? data.map((each) => draw(each, only)) : h("p", {}, "There is no NodePool."));
   }
   return { load };
 }
@@ -83,7 +83,7 @@ const amount = (each) => each === null ? "no ceiling" : String(each);
 
 function shade(each, total) {
   if (each.least === null) return "free";
-  if (!total) return "none"; // a share of no nodes is none, which shuts nobody in
+  if (!total) return "none"; // a percentage of no nodes is zero, but blocks nothing
   const share = each.least / Math.max(total, each.least);
   return share <= 0 ? "shut" : share <= 0.1 ? "little" : share <= 0.34 ? "some" : share <= 0.99 ? "much" : "free";
 }

@@ -7,32 +7,32 @@ export const title = () => "Savings";
 export function open({ put, store, at, setQuery }) {
   let since = at.query.get("since") ?? "";
   async function load() {
-    const told = await ask(`api/savings${since ? `?since=${encodeURIComponent(since)}` : ""}`);
-    return () => draw(told);
+    const data = await ask(`api/savings${since ? `?since=${encodeURIComponent(since)}` : ""}`);
+    return () => draw(data);
   }
 
-  function draw(told) {
-    const { costPerHour: cost, lowerBoundPerHour: bound } = told;
+  function draw(data) {
+    const { costPerHour: cost, lowerBoundPerHour: bound } = data;
     const pools = store.summary?.pools ?? [];
-    const most = Math.max(...told.byReason.map((each) => Math.abs(each.savingPerHour)), 1e-9);
+    const most = Math.max(...data.byReason.map((each) => Math.abs(each.savingPerHour)), 1e-9);
     put(h("h1", { class: "unseen" }, "Savings"),
       h("div", { class: "figures" },
         figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
-        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (told.lowerBoundAt ? "the solver found none" : "being worked out") : `${monthly(bound)} a month, by linear programme`),
+        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (data.lowerBoundAt ? "the solver found none" : "being computed") : `${monthly(bound)} a month, by linear program`),
         figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
-        figure("saved", "Saved by decisions", `${money(told.savingPerHour)}/h`, `${monthly(told.savingPerHour)} a month`)),
-      h("p", { class: "quiet" }, "No set of nodes on sale could hold these pods for less than the least possible: it allows fractions of nodes, so even a perfect cluster is above it."),
+        figure("saved", "Saved by decisions", `${money(data.savingPerHour)}/h`, `${monthly(data.savingPerHour)} a month`)),
+      h("p", { class: "quiet" }, "The least possible cost is a lower bound for these pods at current prices. It allows fractions of nodes, so even an optimal cluster costs more."),
       h("div", { class: "bar" }, select("Decisions since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
         since = value;
         setQuery({ since });
         load().then((again) => again());
       })),
-      told.missing && h("p", { class: "notice" }, told.missing),
-      told.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved, as decisions came"), chart(told.steps, told.at)),
+      data.missing && h("p", { class: "notice" }, data.missing),
+      data.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Savings over time"), chart(data.steps, data.at)),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
-          told.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", "Share"],
-            told.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.decisions, each.nodes, each.pods, money(each.savingPerHour), monthly(each.savingPerHour),
+          data.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", "Share"],
+            data.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.decisions, each.nodes, each.pods, money(each.savingPerHour), monthly(each.savingPerHour),
               h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.savingPerHour < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.savingPerHour) / most) * 100}%` } }))]), { numeric: [1, 2, 3, 4, 5] })
             : h("p", { class: "quiet" }, "No disruption has ended yet.")),
         h("section", { "aria-labelledby": "pools" }, h("h2", { id: "pools" }, "By NodePool"),

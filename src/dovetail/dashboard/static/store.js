@@ -1,4 +1,4 @@
-// What the page knows of the cluster: everything once, then what changes, over a stream that is taken up again when lost.
+// The state of the cluster: loaded once, then updated from the event stream, which reconnects when it is lost.
 
 export class Store extends EventTarget {
   constructor() {
@@ -9,13 +9,13 @@ export class Store extends EventTarget {
     this.mark = "";
     this.connected = false;
     this.loaded = false;
-    this.heardAt = 0;
+    this.lastMessageAt = 0;
   }
 
   async start() {
     await this.reload();
     this.listen();
-    setInterval(() => this.checkPulse(), 5000);
+    setInterval(() => this.checkConnection(), 5000);
   }
 
   async reload() {
@@ -45,15 +45,15 @@ export class Store extends EventTarget {
     this.stream?.close();
     const stream = new EventSource(`api/events?since=${encodeURIComponent(this.mark)}`);
     this.stream = stream;
-    this.heardAt = Date.now();
-    stream.onopen = () => this.heard();
+    this.lastMessageAt = Date.now();
+    stream.onopen = () => this.onMessage();
     stream.onerror = () => {
       this.setConnected(false);
       if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === this.stream && this.restart(), 2000);
     };
-    stream.addEventListener("breath", () => this.heard());
-    stream.addEventListener("anew", () => { this.heard(); this.restart(); });
-    stream.addEventListener("frame", (event) => { this.heard(); this.apply(JSON.parse(event.data)); });
+    stream.addEventListener("heartbeat", () => this.onMessage());
+    stream.addEventListener("reset", () => { this.onMessage(); this.restart(); });
+    stream.addEventListener("frame", (event) => { this.onMessage(); this.apply(JSON.parse(event.data)); });
   }
 
   async restart() {
@@ -71,13 +71,13 @@ export class Store extends EventTarget {
     this.say("frame");
   }
 
-  heard() {
-    this.heardAt = Date.now();
+  onMessage() {
+    this.lastMessageAt = Date.now();
     this.setConnected(true);
   }
 
-  checkPulse() {
-    if (this.stream && Date.now() - this.heardAt > 30000) this.restart();
+  checkConnection() {
+    if (this.stream && Date.now() - this.lastMessageAt > 30000) this.restart();
   }
 
   setConnected(connected) {
@@ -93,7 +93,7 @@ export class Store extends EventTarget {
 
 export async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw Object.assign(new Error(told.error ?? `The page answered ${answer.status}.`), { status: answer.status });
-  return told;
+  const data = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw Object.assign(new Error(data.error ?? `The page answered ${answer.status}.`), { status: answer.status });
+  return data;
 }

@@ -1,1 +1,1 @@
-"""A simulated cloud: instances that exist apart from the Nodes they become."""
+"""A simulated cloud whose instances exist independently of their Nodes."""

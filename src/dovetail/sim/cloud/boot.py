@@ -1,11 +1,11 @@
-"""What runs on the instances of the simulated cloud: they boot, their kubelets join, and fall silent when they end.
+"""Boot, node registration and shutdown of simulated instances.
 
-A Node registers as one on EC2 does: with the labels its kubelet and its boot data set, the taint
-`karpenter.sh/unregistered`, and its provider id. Everything else comes with registration. The Node stays when its
-instance ends, until it is deleted; a cluster may have a cloud controller that does.
+A Node registers as on EC2: with the labels that its kubelet and its user data set, the taint
+`karpenter.sh/unregistered`, and its provider id; the controller adds the rest on registration. The Node stays when its
+instance ends, until it is deleted, for example by the optional `CloudNodeController`.
 
-A Node or a NodeClaim that appears with a provider id the cloud does not know, as tests and scenarios write them by
-hand, stands for an instance that was launched before: the cloud adopts it.
+A Node or NodeClaim with a provider id that the cloud does not know, as tests and scenarios write them, stands for an
+instance that was launched earlier: the cloud adopts it.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ _OWN_LABELS = (OS, ARCH, INSTANCE_TYPE, ZONE, NODEPOOL, CAPACITY_TYPE, _NODE_CLA
 
 
 class InstanceBoot(SimulatedController[str]):
-    """Every instance of the cloud, from its boot to its shutdown."""
+    """Boots, registers and shuts down the instances of the cloud. Keys are NodeClaim names."""
 
-    hears = (NODE, NODE_CLAIM)
+    watches = (NODE, NODE_CLAIM)
 
     def __init__(
         self, api: ApiServer, seed: str, cloud: SimulatedCloud, kubelet: Kubelet, node_lifecycle: NodeLifecycle
@@ -49,37 +49,37 @@ class InstanceBoot(SimulatedController[str]):
         self._node_lifecycle = node_lifecycle
 
     def start(self) -> None:
-        """Begin to listen, and adopt what is there already."""
+        """Listen to the cloud and the store, and adopt the instances of existing Nodes and NodeClaims."""
         self._cloud.listen(self._changed)
         super().start()
 
     def stop(self) -> None:
-        """Hear nothing and do nothing any more."""
-        self._cloud.deafen(self._changed)
+        """Unsubscribe from the cloud and the store, and cancel all timers."""
+        self._cloud.stop_listening(self._changed)
         super().stop()
 
-    def hear(self, step: StoreChange) -> None:
-        """A Node or a NodeClaim appeared that may stand for an instance launched before."""
-        if step.type != "ADDED":
+    def on_change(self, change: StoreChange) -> None:
+        """Adopt the instance of a new Node, and enqueue a new NodeClaim that has a provider id."""
+        if change.type != "ADDED":
             return
-        if step.after.resource == NODE_CLAIM:
-            if (step.after.plain.get("status") or {}).get("providerID"):
-                self.touch(step.after.key.name)  # its Node may be written next
-        elif self._is_unknown(provider_id := step.after.plain["spec"].get("providerID", "")):
-            self._cloud.adopt(self._record_of(step.after, provider_id))
+        if change.after.resource == NODE_CLAIM:
+            if (change.after.plain.get("status") or {}).get("providerID"):
+                self.enqueue(change.after.key.name)  # later, because its Node may be written next and has more details
+        elif self._is_unknown(provider_id := change.after.plain["spec"].get("providerID", "")):
+            self._cloud.adopt(self._record_of(change.after, provider_id))
 
     def reconcile(self, key: str) -> None:
-        """Adopt the instance of a NodeClaim that was launched before and has not registered yet."""
+        """Adopt the instance of a NodeClaim that was launched and has not registered yet."""
         record = self.store.find(NODE_CLAIM, Key("", key))
         claim = record.value(kinds.NODE_CLAIM) if record is not None else None
         if not isinstance(claim, NodeClaim) or claim.has(REGISTERED) or not self._is_unknown(claim.provider_id):
             return
         name = claim.provider_id.removeprefix(PROVIDER_PREFIX)
-        bought = _request(name, claim.metadata.labels, claim.status.capacity, claim.status.allocatable)
+        launched = _request(name, claim.metadata.labels, claim.status.capacity, claim.status.allocatable)
         self._cloud.adopt(
             InstanceRecord(
                 provider_id=claim.provider_id,
-                launched=bought,
+                launched=launched,
                 launched_at=self.store.loop.time(),
                 launched_on=self.store.clock.now(),
             )
@@ -109,7 +109,7 @@ class InstanceBoot(SimulatedController[str]):
             if after.state == "pending":
                 self.later(self.rng.uniform(*self._cloud.options.boot), self._boot, after.provider_id)
         elif before.runs and not after.runs:
-            self._fall_silent(after)
+            self._stop_kubelet(after)
             if after.exists:
                 seconds = self.rng.uniform(*self._cloud.options.shutdown)
                 self.later(seconds, self._cloud.end, after.provider_id, "terminate")
@@ -125,7 +125,7 @@ class InstanceBoot(SimulatedController[str]):
             self._join(provider_id)
 
     def _join(self, provider_id: str) -> None:
-        """Register the Node. One the API server refuses never joins, as a kubelet that is refused."""
+        """Register the Node. If the API server refuses it, the instance never joins."""
         record = self._cloud.instances.get(provider_id)
         if record is None or not record.runs:
             return
@@ -135,8 +135,8 @@ class InstanceBoot(SimulatedController[str]):
             return
         self._cloud.join(provider_id, record.launched.name)
 
-    def _fall_silent(self, record: InstanceRecord) -> None:
-        """Nothing on the instance happens any more; the Node is left as it is."""
+    def _stop_kubelet(self, record: InstanceRecord) -> None:
+        """Stop the kubelet of an ended instance; its Node stays."""
         node = self.store.find(NODE, Key("", record.node_name or ""))
         if node is not None and node.plain["spec"].get("providerID") == record.provider_id:
             self._kubelet.kill(node)
@@ -144,33 +144,33 @@ class InstanceBoot(SimulatedController[str]):
 
 
 class CloudNodeController(SimulatedController[Key]):
-    """Deletes the Nodes of instances that are gone, once they are not ready: the cloud controller a cluster has."""
+    """Deletes unready Nodes whose instances are gone, as the node lifecycle part of a cloud controller manager does."""
 
-    hears = (NODE,)
-    pause = (0.5, 5.0)
+    watches = (NODE,)
+    reaction_delay = (0.5, 5.0)
 
     def __init__(self, api: ApiServer, seed: str, cloud: SimulatedCloud) -> None:
         super().__init__(api, seed)
         self._cloud = cloud
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Listen to the cloud and the store."""
         self._cloud.listen(self._changed)
         super().start()
 
     def stop(self) -> None:
-        """Hear nothing and do nothing any more."""
-        self._cloud.deafen(self._changed)
+        """Unsubscribe from the cloud and the store, and cancel all timers."""
+        self._cloud.stop_listening(self._changed)
         super().stop()
 
-    def hear(self, step: StoreChange) -> None:
-        """A Node may have become unready."""
-        if step.type != "DELETED" and not step.after.ready and step.before is not None and step.before.ready:
-            self.touch(step.after.key)
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a Node that became unready."""
+        if change.type != "DELETED" and not change.after.ready and change.before is not None and change.before.ready:
+            self.enqueue(change.after.key)
 
     def _changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
         if after.node_name and before is not None and before.exists and not after.exists:
-            self.touch(Key("", after.node_name))
+            self.enqueue(Key("", after.node_name))
 
     def reconcile(self, key: Key) -> None:
         """Delete the Node if it is not ready and its instance is gone."""
@@ -203,7 +203,7 @@ def node_of(record: InstanceRecord) -> Node:
 
 
 def _request(name: str, labels: Mapping[str, str], capacity: Resources, allocatable: Resources) -> LaunchRequest:
-    """What an instance with these labels must have been launched with."""
+    """The launch request that an adopted instance with these labels must have had."""
     return LaunchRequest(
         token="",
         name=name,

@@ -1,14 +1,12 @@
-"""The `CloudProvider` port over the simulated cloud, for one controller process.
+"""The `CloudProvider` port on the simulated cloud, and the API client that it uses.
 
-The catalog, the node classes and the choice of an offering are those of another provider, handed in; only the instances
-are the cloud's. An offering the cloud turns out to be short of is avoided for a while, and the next best is requested.
-Nothing is kept here that a later process would miss.
+`SimulatedProvider` takes catalog, node classes and the choice of an offering from another provider (`market`); only the
+instances come from the simulated cloud. If an offering has no capacity, it is avoided for a while and the next best one
+is requested. It keeps no state that a restarted process would need.
 
-The simulated cloud as one controller process reaches it: every call takes time and can fail.
-
-Calls pass the gate of the cluster they are made beside, so that the same faults strike both: an error before the
-effect, an error after it, a slow call, the death of the process. The gate sees calls of the kind `Instance`. What it
-raises becomes a `CloudError`, as a provider raises it.
+`CloudClient` is the cloud API of one controller process. Its calls pass the same gate as the calls to the Kubernetes
+API, with kind `Instance`, so the same faults apply: an error before or after the effect, a slow call, the death of the
+process. API errors become `CloudError`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,14 +24,14 @@ INSTANCE = "Instance"
 
 
 class CallGate(Protocol):
-    """Where calls take their time and faults come in."""
+    """Adds latency and faults to calls; `World` implements it."""
 
     async def enter(self, operation: str, kind: object, key: Key | None) -> None:
-        """Before the call has any effect."""
+        """Called before the call has any effect."""
         ...
 
     async def leave(self, operation: str, kind: object, key: Key | None) -> None:
-        """After its effect, before its answer."""
+        """Called after a write took effect and before the caller gets its result."""
         ...
 
 
@@ -45,11 +43,11 @@ class CloudClient:
         self._gate = gate
 
     async def launch(self, request: LaunchRequest) -> InstanceRecord:
-        """Launch an instance, or return the one launched with the token before, though it may have ended since."""
+        """Launch an instance, or return the one launched earlier with the same token, even if it has ended."""
         return await self._write("launch", request.claim, lambda: self._cloud.launch(request))
 
     async def terminate(self, provider_id: str) -> None:
-        """Begin to end an instance; `InstanceNotFound` once it is gone."""
+        """Start to shut an instance down; `InstanceNotFound` once it is gone."""
         await self._write("terminate", provider_id, lambda: self._cloud.terminate(provider_id))
 
     async def describe(self, provider_id: str) -> InstanceRecord:
@@ -57,11 +55,11 @@ class CloudClient:
         return await self._read("get", provider_id, lambda: self._cloud.describe(provider_id))
 
     async def find(self, token: str) -> InstanceRecord | None:
-        """The instance launched with a token, though it may have ended since."""
+        """The instance launched with a token, even if it has ended."""
         return await self._read("get", token, lambda: self._cloud.find(token))
 
     async def list(self) -> tuple[InstanceRecord, ...]:
-        """Every instance that exists; the answer may be some time behind."""
+        """Every instance that exists; the list may be outdated."""
         return await self._read("list", "", self._cloud.list)
 
     async def _read(self, operation: str, name: str, call: Callable[[], T]) -> T:
@@ -84,11 +82,11 @@ class CloudClient:
 
 M = TypeVar("M", bound=CloudProvider)
 ChooseOffering = Callable[[NodeClaim], Awaitable[LaunchRequest]]
-"""The launch of the cheapest available offering for a claim; `InsufficientCapacity` or `NodeClassNotReady` if none."""
+"""Chooses the cheapest available offering for a claim; raises `InsufficientCapacity` or `NodeClassNotReady`."""
 
 
 class SimulatedProvider(CloudWrapper, Generic[M]):
-    """A provider of simulated instances. `market` says what can be bought."""
+    """A provider of simulated instances; `market` provides the instance types and offerings."""
 
     def __init__(self, client: CloudClient, market: M, choose: ChooseOffering) -> None:
         super().__init__(market)
@@ -100,7 +98,7 @@ class SimulatedProvider(CloudWrapper, Generic[M]):
         self._instances: tuple[Instance, ...] = ()
 
     async def launch(self, claim: NodeClaim) -> Instance:
-        """Launch the cheapest instance the cloud has capacity for, or return the one launched for the claim before."""
+        """Launch the cheapest instance with capacity, or return the one launched earlier for the claim."""
         try:
             record = await self._launch(claim)
         except (InsufficientCapacity, NodeClassNotReady):
@@ -121,15 +119,15 @@ class SimulatedProvider(CloudWrapper, Generic[M]):
                 self.avoid(request.instance_type, request.zone, request.capacity_type)
 
     async def terminate(self, claim: NodeClaim) -> None:
-        """Begin to end the claim's instance."""
+        """Start to shut the claim's instance down."""
         await self._client.terminate(claim.provider_id)
 
     async def get(self, provider_id: str) -> Instance:
-        """One instance, one that shuts down included and marked."""
+        """One instance; one that shuts down is marked as terminating."""
         return instance_of(await self._client.describe(provider_id))
 
     async def list(self) -> tuple[Instance, ...]:
-        """Every instance. What has not changed is the same value again: callers compare lists."""
+        """Every instance. Unchanged instances are the identical values as before: callers compare lists."""
         records = await self._client.list()
         if records is not self._records:
             known, self._listed, self._records = self._listed, {}, records
@@ -141,17 +139,17 @@ class SimulatedProvider(CloudWrapper, Generic[M]):
         return self._instances
 
     async def recover(self) -> None:
-        """Nothing: the cloud goes on whether or not a process watches."""
+        """Do nothing: the cloud does not depend on this process."""
 
     async def run(self) -> None:
-        """Nothing has to be done all the time."""
+        """Do nothing: there is no background work."""
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""
 
 
 def instance_of(record: InstanceRecord) -> Instance:
-    """The record as the port describes instances."""
+    """The record as an `Instance` of the port."""
     launched = record.launched
     return Instance(
         provider_id=record.provider_id,

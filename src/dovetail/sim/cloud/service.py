@@ -1,22 +1,17 @@
-"""The simulated cloud itself: which instances exist, what can be bought, and what happens to instances.
+"""The simulated cloud: its instances, their states, capacity shortages and API faults.
 
-`SimulatedCloud.instances` maps provider ids to records (`InstanceRecord`), those of ended instances included; of these
-only the last `ended_limit` are kept. `listen(callback)` calls `callback(before, after)` on every change of a record, in
-the same instant; `before` is None for a launch. Both are for tests and invariants: controllers reach the cloud only
-through a `CloudClient`, where calls take time and can fail.
-
-Nothing here waits. What takes time (boot, shutdown) is done by the agents in `machines`.
-
-What the simulated cloud records of each instance, and what it is asked for to launch one.
-
-A record is a frozen value; every change replaces it in `SimulatedCloud.instances` and notifies the listeners. All
-instants are seconds of the event loop, as everywhere in `sim`.
+`SimulatedCloud.instances` maps provider ids to `InstanceRecord`, a frozen value that every change replaces. Records of
+ended instances are kept too, up to `ended_limit`, so that tests can find leaked instances and double launches.
 
     pending -> running -> shutting-down -> terminated
 
-`pending` ends when the instance has booted, whether or not its kubelet then joins the cluster. `shutting-down` begins
-with the first call of terminate: from here on nothing runs on the instance. An instance that is reclaimed or lost goes
-to `terminated` at once.
+`pending` ends when the instance has booted, whether or not its kubelet registers a Node. `shutting-down` begins with
+the first terminate call; nothing runs on the instance from then on. An instance that is reclaimed or lost becomes
+`terminated` at once. Instants are seconds of the event loop.
+
+Listeners get (before, after) on every change of a record, in the same instant. They are for tests and invariants:
+controllers reach the cloud through a `CloudClient`, where calls take time and can fail. Nothing here waits; boot and
+shutdown times are simulated in `boot`.
 """
 
 from collections import deque
@@ -30,7 +25,7 @@ from typing import Any, Literal
 from dovetail.model.resources import Resources
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity
-from dovetail.sim.kubernetes.controller import Span
+from dovetail.sim.kubernetes.controller import DelayRange
 
 State = Literal["pending", "running", "shutting-down", "terminated"]
 EndedBy = Literal["", "terminate", "reclaimed", "lost"]
@@ -38,7 +33,7 @@ EndedBy = Literal["", "terminate", "reclaimed", "lost"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """One launch as the provider asks for it. `token` makes it safe to repeat: the cloud launches once for a token."""
+    """One launch request. `token` makes it idempotent: the cloud launches one instance for each token."""
 
     token: str  # uid of the NodeClaim
     name: str  # of the Node that the instance will register
@@ -48,7 +43,7 @@ class LaunchRequest:
     zone: str
     capacity_type: str
     price: float  # per hour
-    tags: Mapping[str, str] = field(default_factory=dict)  # labels of the NodeClaim and of what was bought
+    tags: Mapping[str, str] = field(default_factory=dict)  # labels of the NodeClaim and of the offering
     annotations: Mapping[str, str] = field(default_factory=dict)
     capacity: Resources = field(default_factory=dict)
     allocatable: Resources = field(default_factory=dict)
@@ -57,12 +52,12 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRecord:
-    """One instance, from its launch to its end and after."""
+    """One instance; its record stays after its end."""
 
     provider_id: str
     launched: LaunchRequest
     launched_at: float
-    launched_on: datetime  # the same instant by the calendar
+    launched_on: datetime  # the same instant as a date
     state: State = "pending"
     joins: bool = True  # False: its kubelet never registers a Node
     node_name: str | None = None  # of the Node it registered, also after that Node is gone
@@ -73,7 +68,7 @@ class InstanceRecord:
 
     @property
     def claim(self) -> str:
-        """Name of the NodeClaim it was launched for; empty for an instance that was there before."""
+        """Name of the NodeClaim it was launched for; empty for an adopted instance."""
         return self.launched.claim
 
     @property
@@ -93,17 +88,17 @@ class InstanceRecord:
 
     @property
     def zone(self) -> str:
-        """Where it runs."""
+        """Its zone."""
         return self.launched.zone
 
     @property
     def capacity_type(self) -> str:
-        """How it is bought."""
+        """Its capacity type, such as spot."""
         return self.launched.capacity_type
 
     @property
     def price(self) -> float:
-        """What it costs per hour."""
+        """Its price per hour."""
         return self.launched.price
 
     @property
@@ -113,41 +108,41 @@ class InstanceRecord:
 
     @property
     def runs(self) -> bool:
-        """Whether pods can run on it: it has neither ended nor begun to."""
+        """Whether pods can run on it: it neither has ended nor is shutting down."""
         return self.state in ("pending", "running")
 
     @property
     def exists(self) -> bool:
-        """Whether it is still paid for."""
+        """Whether it is still billed."""
         return self.state != "terminated"
 
 
 PROVIDER_PREFIX = "kwok://"
-"""As on the Nodes of the kwok provider, so that manifests and scenarios work on both."""
+"""The same as for the kwok provider, so that manifests and scenarios work with both."""
 
 RecordListener = Callable[[InstanceRecord | None, InstanceRecord], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CloudOptions:
-    """How the cloud behaves; times in seconds."""
+    """Timing and limits of the cloud; times in seconds."""
 
-    boot: Span = (0.0, 0.0)  # from the launch to the start of the kubelet
-    shutdown: Span = (0.0, 0.0)  # from the call of terminate to the end
+    boot: DelayRange = (0.0, 0.0)  # from the launch to the start of the kubelet
+    shutdown: DelayRange = (0.0, 0.0)  # from the terminate call to the end
     deletes_nodes: bool = False  # whether a cloud controller deletes the Nodes of instances that are gone
     ended_limit: int = 10_000  # records of ended instances that are kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityShortage:
-    """Offerings the cloud has run out of. An empty field stands for every value."""
+    """Offerings without capacity. An empty field matches every value."""
 
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""
 
     def covers(self, request: LaunchRequest) -> bool:
-        """Whether the cloud cannot launch what is requested."""
+        """Whether the shortage prevents this launch."""
         return (
             self.instance_type in ("", request.instance_type)
             and self.zone in ("", request.zone)
@@ -156,7 +151,7 @@ class CapacityShortage:
 
 
 class OfferingUnavailable(InsufficientCapacity):
-    """The cloud has run out of the one offering that was requested; another may be had."""
+    """The requested offering has no capacity; another may have."""
 
 
 class SimulatedCloud:
@@ -173,9 +168,9 @@ class SimulatedCloud:
         self._present: tuple[InstanceRecord, ...] | None = None
         self._frozen: tuple[float, tuple[InstanceRecord, ...]] = (0.0, ())
         self.shortages: list[CapacityShortage] = []
-        self.hidden: set[str] = set()  # provider ids of instances that run and that the API does not show
-        self.joining_never = 0  # the next launches whose kubelet never registers
-        self.joining_late: deque[float] = deque()  # seconds by which the next launches register late
+        self.hidden: set[str] = set()  # provider ids of running instances that the API does not return
+        self.joining_never = 0  # how many of the next launches never register a Node
+        self.joining_late: deque[float] = deque()  # registration delays, in seconds, of the next launches
 
     @property
     def instances(self) -> Mapping[str, InstanceRecord]:
@@ -183,17 +178,17 @@ class SimulatedCloud:
         return MappingProxyType(self._records)
 
     def listen(self, callback: RecordListener) -> None:
-        """Call back on every change of a record with what it was (None for a launch) and what it is."""
+        """Call back on every change with the record before (None for a launch) and after it."""
         self._listeners.append(callback)
 
-    def deafen(self, callback: RecordListener) -> None:
-        """Call back no more."""
+    def stop_listening(self, callback: RecordListener) -> None:
+        """Remove a listener."""
         self._listeners.remove(callback)
 
-    # -- what the API answers
+    # -- API calls
 
     def launch(self, request: LaunchRequest) -> InstanceRecord:
-        """Launch one instance, or return the one launched with the same token before, though it may have ended."""
+        """Launch an instance, or return the one launched earlier with the same token, even if it has ended."""
         known = self.find(request.token)
         if known is not None:
             return known
@@ -214,12 +209,12 @@ class SimulatedCloud:
         return record
 
     def _unused_name(self, name: str) -> str:
-        """The name, or the name with a number: a second launch for one claim is a second instance, never the first."""
+        """The name, or the name with a number: each launch gets a new name, also a second one for the same claim."""
         numbers = (f"{name}-{number}" for number in count(2))
         return next(each for each in chain([name], numbers) if PROVIDER_PREFIX + each not in self._records)
 
     def find(self, token: str) -> InstanceRecord | None:
-        """The instance launched with a token, though it may have ended."""
+        """The instance launched with a token, even if it has ended."""
         return self._records.get(self._by_token.get(token, ""))
 
     def describe(self, provider_id: str) -> InstanceRecord:
@@ -230,7 +225,7 @@ class SimulatedCloud:
         return record
 
     def list(self) -> tuple[InstanceRecord, ...]:
-        """Every instance that exists, the oldest first; as of some time ago while the list lags."""
+        """Every instance that exists, oldest first; an outdated list while it is frozen."""
         until, frozen = self._frozen
         if self._time() < until:
             return frozen
@@ -240,7 +235,7 @@ class SimulatedCloud:
         return self._present
 
     def terminate(self, provider_id: str) -> None:
-        """Begin to end an instance; `InstanceNotFound` if it is gone, or is gone at once."""
+        """Start to shut an instance down; `InstanceNotFound` if it is gone, or ends at once."""
         record = self.describe(provider_id)
         if record.terminate_called_at is None:
             changed = replace(record, terminate_called_at=self._time(), state="shutting-down")
@@ -249,18 +244,18 @@ class SimulatedCloud:
                 self.end(provider_id, "terminate")
         self.describe(provider_id)
 
-    # -- what happens to instances
+    # -- state changes and faults
 
     def boot(self, provider_id: str) -> None:
-        """The instance has booted."""
+        """Mark the instance as booted."""
         self._change(provider_id, state="running")
 
     def join(self, provider_id: str, node_name: str) -> None:
-        """Its kubelet has registered a Node."""
+        """Record the Node that its kubelet registered."""
         self._change(provider_id, node_name=node_name, joined_at=self._time())
 
     def end(self, provider_id: str, by: EndedBy) -> None:
-        """The instance is gone; nothing happens if it is already."""
+        """End the instance; no effect if it has ended already."""
         record = self._records.get(provider_id)
         if record is None or not record.exists:
             return
@@ -271,21 +266,21 @@ class SimulatedCloud:
             self._by_token.pop(oldest.launched.token, None)
 
     def adopt(self, record: InstanceRecord) -> None:
-        """Take up an instance that was there before anything was launched here."""
+        """Add an instance that was not launched through this API."""
         self._put(None, record)
 
     def hide(self, provider_id: str) -> None:
-        """The API no longer shows an instance that runs."""
+        """Hide a running instance from the API."""
         self.hidden.add(provider_id)
         self._present = None
 
     def freeze_list(self, seconds: float) -> None:
-        """For so long the list shows what it shows now: launches are missing from it, ended instances still in it."""
+        """Freeze the list for some seconds: it lacks later launches and still has instances that ended since."""
         self._frozen = (0.0, ())
         self._frozen = (self._time() + seconds, self.list())
 
     def calm(self) -> None:
-        """Nothing goes wrong any more."""
+        """Remove all faults."""
         self._frozen = (0.0, ())
         self.shortages.clear()
         self.joining_never = 0

@@ -1,8 +1,8 @@
-"""What the API server fills in and what it forbids, for the kinds it knows by itself.
+"""Defaulting and admission for built-in kinds, as the built-in admission plugins do it.
 
-Validation of custom kinds by their schema is not here: it is handed to the API server as a hook. Keeps the defaults of
-the built-in admission plugins: tolerations, priorities, LimitRange defaults, the not-ready taint of every new node.
-The minimum and maximum of a LimitRange are not enforced.
+Sets default tolerations (DefaultTolerationSeconds), priorities (Priority), requests from limits and LimitRanges
+(LimitRanger), and the not-ready taint of new nodes (TaintNodesByCondition). The minimum and maximum of a LimitRange are
+not enforced. Custom kinds are validated by their schema through the hook of the API server, not here.
 """
 
 from dovetail.manifest.schema import Scope, schema_of
@@ -20,8 +20,8 @@ _DEFAULT_TOLERATION_SECONDS = 300
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
-    """A new object with what the API server adds to it."""
+def apply_defaults(store: Store, resource: Resource, plain: Plain) -> Plain:
+    """A new object with the defaults of its kind; raises `Denied` if an admission plugin refuses it."""
     if resource == POD:
         spec = _pod_spec(store, plain["metadata"].get("namespace", ""), plain.get("spec") or {})
         return {**plain, "spec": spec, "status": {"phase": "Pending"}}
@@ -38,8 +38,8 @@ def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
 def _pod_spec(store: Store, namespace: str, spec: Plain) -> Plain:
     defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
     filled = {**defaults, **spec, "tolerations": _with_default_tolerations(spec.get("tolerations") or [])}
-    near = [each.plain for each in store.all(LIMIT_RANGE) if each.key.namespace == namespace]
-    ranges = [defaults for each in near for defaults in _container_defaults(each)]
+    limit_ranges = [each.plain for each in store.all(LIMIT_RANGE) if each.key.namespace == namespace]
+    ranges = [defaults for each in limit_ranges for defaults in _container_defaults(each)]
     for field in ("containers", "initContainers"):
         if spec.get(field):
             filled[field] = _with_default_requests(spec[field], ranges)
@@ -60,13 +60,12 @@ def _with_default_tolerations(tolerations: list[Plain]) -> list[Plain]:
         )
         if not covered:
             seconds = _DEFAULT_TOLERATION_SECONDS
-            wait = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
-            filled.append(wait)
+            filled.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds})
     return filled
 
 
 def _with_default_requests(containers: list[Plain], ranges: list[tuple[Plain, Plain]]) -> list[Plain]:
-    """A limit without a request is a request too; then LimitRanges fill in what is still missing."""
+    """Requests default to limits, then to the LimitRange defaults. Returns the same list if nothing changed."""
     filled = [_with_requests(container, ranges) for container in containers]
     same = all(after is before for after, before in zip(filled, containers, strict=True))
     return containers if same else filled
@@ -84,7 +83,7 @@ def _with_requests(container: Plain, ranges: list[tuple[Plain, Plain]]) -> Plain
 
 
 def _container_defaults(limit_range: Plain) -> list[tuple[Plain, Plain]]:
-    """The limits and requests that containers get; what is not written follows from `max`, `default` and `min`."""
+    """The default limits and requests of containers; missing ones are derived from `max`, `default` and `min`."""
     items = [each for each in limit_range["spec"].get("limits") or () if each.get("type") == "Container"]
     filled = []
     for item in items:
@@ -94,15 +93,16 @@ def _container_defaults(limit_range: Plain) -> list[tuple[Plain, Plain]]:
 
 
 def _with_pod_requests(spec: Plain) -> Plain:
-    """A limit of the whole pod is its request too, for resources that no container requests."""
+    """Pod-level requests default to pod-level limits, for resources that no container requests."""
     resources = spec["resources"]
-    asked = [(each.get("resources") or {}).get("requests") or {} for each in spec.get("containers") or ()]
-    missing = {name: amount for name, amount in resources["limits"].items() if not any(name in each for each in asked)}
+    requests = [(each.get("resources") or {}).get("requests") or {} for each in spec.get("containers") or ()]
+    limits = resources["limits"].items()
+    missing = {name: amount for name, amount in limits if not any(name in each for each in requests)}
     return {**resources, "requests": {**missing, **(resources.get("requests") or {})}}
 
 
 def _priority(store: Store, spec: Plain) -> Plain:
-    """The priority of a new pod, which only its class can give it."""
+    """The priority of a new pod, from its PriorityClass; a pod that sets another one is denied."""
     found = _priority_of_class(store, spec.get("priorityClassName") or "")
     for name, value in (("priority", found["priority"]), ("preemptionPolicy", "PreemptLowerPriority")):
         if spec.get(name) is not None and spec[name] != value:
@@ -125,7 +125,7 @@ def _priority_of_class(store: Store, name: str) -> Plain:
 
 
 def with_allocatable(plain: Plain) -> Plain:
-    """What is allocatable is the capacity where it is not written."""
+    """A node whose allocatable defaults to its capacity."""
     status = plain.get("status") or {}
     if not status.get("capacity") or status.get("allocatable"):
         return plain
@@ -139,8 +139,8 @@ def _tainted_not_ready(spec: Plain) -> Plain:
     return {**spec, "taints": [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]}
 
 
-def filled_in_again(resource: Resource, before: Plain, after: Plain) -> Plain:
-    """A changed object with what the API server adds to it: the tolerations that every pod has."""
+def apply_update_defaults(resource: Resource, before: Plain, after: Plain) -> Plain:
+    """A changed object with the defaults that updates get: the default tolerations of a pod."""
     if resource != POD or not isinstance(after.get("spec"), dict) or after["spec"] is before["spec"]:
         return after
     tolerations = after["spec"].get("tolerations")

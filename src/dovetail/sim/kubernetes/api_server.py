@@ -1,7 +1,11 @@
-"""What a write to the Kubernetes API means: names, versions, generations, merge patches, finalizers, graceful deletion.
+"""Write semantics of the Kubernetes API: names, versions, generations, merge patches, finalizers, graceful deletion.
 
-Synchronous and without delays: each call is one transaction. The ports in `world` add time and faults around it; the
-simulated controllers use it directly. Semantics are those of a real API server, held to them by the contract suite.
+Synchronous and without delays: each call is one transaction on the store. `world` adds latency and faults around it;
+the simulated controllers call it directly. The contract suite (`tests/contract`) runs the same cases against this
+server and against a real kube-apiserver.
+
+A create runs decoding, metadata, admission defaults, validation of built-in kinds, and the hook for custom kinds, in
+this order.
 """
 
 import random
@@ -40,17 +44,18 @@ from dovetail.sim.kubernetes.validation.check import (
 )
 
 Validator = Callable[[Resource, Plain | None, Plain], Plain]
-"""Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`.
+"""Validation of custom kinds: takes the old (None on creation) and the new object; returns it with defaults, or raises
+`Invalid`.
 
-The answer depends on the two objects alone, and not on which name was generated.
+The result must depend on the two objects alone, and not on a generated name: results are cached without it.
 """
 
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
 _KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
 _META_WITH_STATUS = {POD, NODE, PDB}  # kinds whose status subresource writes labels and annotations too
-_NOT_TAKEN = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"})
-_PLAINLY = Deletion()
+_IGNORED_ON_CREATE = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"})
+_DEFAULT_DELETION = Deletion()
 _MOST_ACCEPTED = 256
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -66,12 +71,12 @@ class ApiServer:
         self._rng = rng
         self._validate = validate
         self._checked = True
-        self._accepted: dict[bytes, Plain] = {}  # what became of new objects, by what was asked for
-        self._second = (_NEVER, _NEVER, "")  # the second last stamped: its beginning, its end, and how it is written
+        self._accepted: dict[bytes, Plain] = {}  # validated new objects, by the encoded request without its name
+        self._second = (_NEVER, _NEVER, "")  # the last timestamp: begin and end of its second, and its text
 
     @contextmanager
     def unchecked(self) -> Iterator[None]:
-        """Store what validation would refuse, such as an object written by a later version."""
+        """Skip validation inside the context, to store objects as a later API version might."""
         self._checked = False
         try:
             yield
@@ -79,7 +84,7 @@ class ApiServer:
             self._checked = True
 
     def timestamp(self, ahead: float = 0.0) -> str:
-        """Now, cut to the second, as the API writes instants."""
+        """The current time, `ahead` seconds later, truncated to the second as in the API."""
         now = self.store.clock.now()
         if ahead:
             return rfc3339(now + timedelta(seconds=ahead))
@@ -97,29 +102,29 @@ class ApiServer:
         return record
 
     def create(self, resource: Resource, plain: Plain) -> ObjectVersion:
-        """A new object; the server gives it its identity."""
-        asked = decode_new(resource, plain) if self._checked else plain
-        named = bool((asked.get("metadata") or {}).get("name"))
-        created = {**asked, "metadata": self._new_meta(resource, asked.get("metadata") or {})}
+        """Create an object; the server sets its uid, creation time and, with generateName, its name."""
+        requested = decode_new(resource, plain) if self._checked else plain
+        named = bool((requested.get("metadata") or {}).get("name"))
+        created = {**requested, "metadata": self._new_meta(resource, requested.get("metadata") or {})}
         if resource in STATUS and resource not in _KEPT_STATUS:
             created.pop("status", None)
-        created = admission.filled_in(self.store, resource, created)
+        created = admission.apply_defaults(self.store, resource, created)
         if self._checked:
             check_new(resource, created)
         if self._validate is not None and self._checked and resource in CUSTOM:
             check = self._validate
-            created = check(resource, None, created) if named else self._admitted(check, resource, created)
+            created = check(resource, None, created) if named else self._validate_generated(check, resource, created)
         key = Key(created["metadata"].get("namespace", ""), created["metadata"]["name"])
         if self.store.find(resource, key) is not None:
             raise AlreadyExists(f"{resource[1]} {key} already exists")
-        if asked.get("metadata", {}).get("resourceVersion"):
+        if requested.get("metadata", {}).get("resourceVersion"):
             raise Unavailable("resourceVersion should not be set on objects to be created")
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return self.store.put(resource, with_meta(created, uid=str(uid)))
 
-    def _new_meta(self, resource: Resource, asked: Plain) -> Plain:
-        """Metadata of a new object: what the server owns is not taken from the request."""
-        meta = {name: value for name, value in asked.items() if name not in _NOT_TAKEN}
+    def _new_meta(self, resource: Resource, requested: Plain) -> Plain:
+        """Metadata of a new object; fields that the server owns are not taken from the request."""
+        meta = {name: value for name, value in requested.items() if name not in _IGNORED_ON_CREATE}
         if resource in CLUSTER_SCOPED:
             meta.pop("namespace", None)
         if not meta.get("name"):
@@ -129,16 +134,16 @@ class ApiServer:
             meta["generation"] = 1
         return meta
 
-    def _admitted(self, check: Validator, resource: Resource, created: Plain) -> Plain:
-        """A new object as its schema leaves it. What is made alike, but for the name it was given, is checked once."""
+    def _validate_generated(self, check: Validator, resource: Resource, created: Plain) -> Plain:
+        """Validate an object with a generated name. Objects that differ only in their names are validated once."""
         meta = created["metadata"]
         own = {"name": meta["name"], "creationTimestamp": meta["creationTimestamp"]}
-        asked = msgspec.json.encode({**created, "metadata": {**meta, **dict.fromkeys(own)}})
-        accepted = self._accepted.get(asked)
+        nameless = msgspec.json.encode({**created, "metadata": {**meta, **dict.fromkeys(own)}})
+        accepted = self._accepted.get(nameless)
         if accepted is None:
             if len(self._accepted) >= _MOST_ACCEPTED:
                 self._accepted.clear()
-            accepted = self._accepted[asked] = check(resource, None, created)
+            accepted = self._accepted[nameless] = check(resource, None, created)
         return with_meta(accepted, **own)
 
     def _generated_name(self, resource: Resource, meta: Plain) -> str:
@@ -168,23 +173,23 @@ class ApiServer:
         return self.update(record, merged, "status" if patch.subresource else "main")
 
     def update(self, record: ObjectVersion, plain: Plain, part: Literal["main", "status"] = "main") -> ObjectVersion:
-        """Write a changed object. Only the part that is written counts; no change is no write."""
+        """Write a changed object: everything but the status, or the status alone. No write if nothing changed."""
         before, resource = record.plain, record.resource
         after = self._writable(record, plain, part)
         if self._checked:
-            after = self._approved(resource, before, after, part)
+            after = self._validated(resource, before, after, part)
         if after == before:
             return record
         if part == "main" and resource in GENERATIONS and _content(after) != _content(before):
             after = with_meta(after, generation=record.meta.get("generation", 0) + 1)
-        if "deletionTimestamp" in after["metadata"] and _nothing_holds(after):
+        if "deletionTimestamp" in after["metadata"] and _can_be_removed(after):
             return self.store.remove(record, after)
         return self.store.put(resource, after)
 
-    def _approved(self, resource: Resource, before: Plain, after: Plain, part: Literal["main", "status"]) -> Plain:
-        """A changed object with its defaults; raises what is wrong with it."""
+    def _validated(self, resource: Resource, before: Plain, after: Plain, part: Literal["main", "status"]) -> Plain:
+        """The changed object with defaults; raises `Invalid`."""
         if part == "main":
-            after = admission.filled_in_again(resource, before, after)
+            after = admission.apply_update_defaults(resource, before, after)
             check_change(resource, before, after)
         else:
             after = admission.with_allocatable(after) if resource == NODE else after
@@ -206,28 +211,28 @@ class ApiServer:
         return _with_or_without(after, "status", before.get("status")) if record.resource in STATUS else after
 
     def bind(self, pod: ObjectVersion, node: str) -> ObjectVersion:
-        """Bind a pod to a node, as the scheduler's binding does: the pod counts as scheduled at once."""
+        """Bind a pod to a node and set PodScheduled, as the binding subresource does."""
         status = with_condition(
             pod.plain.get("status") or {}, {"type": "PodScheduled", "status": "True"}, self.timestamp()
         )
         spec = {**pod.plain["spec"], "nodeName": node}
         return self.store.put(POD, {**pod.plain, "spec": spec, "status": status})
 
-    def delete(self, resource: Resource, key: Key, deletion: Deletion = _PLAINLY) -> None:
-        """Ask for deletion: at once, or once grace and finalizers are through."""
+    def delete(self, resource: Resource, key: Key, deletion: Deletion = _DEFAULT_DELETION) -> None:
+        """Delete an object: at once, or after its grace period and finalizers."""
         record = self.get(resource, key)
         if deletion.uid and deletion.uid != record.uid:
             raise Conflict(f"{resource[1]} {key}: uid is {record.uid}, not {deletion.uid}")
         grace = _grace(record, deletion.grace_seconds)
         if record.deleting:
-            self._hasten(record, grace)
+            self._shorten_grace(record, grace)
         elif grace == 0 and not record.meta.get("finalizers"):
             self.store.remove(record)
         else:
-            self.store.put(resource, self._marked(record, self.timestamp(grace), grace))
+            self.store.put(resource, self._with_deletion(record, self.timestamp(grace), grace))
 
-    def _hasten(self, record: ObjectVersion, grace: int) -> None:
-        """A second delete can only shorten the grace of the first."""
+    def _shorten_grace(self, record: ObjectVersion, grace: int) -> None:
+        """Handle a second delete: it can only shorten the grace period of the first."""
         before = record.meta.get("deletionGracePeriodSeconds", 0)
         if grace >= before:
             return
@@ -235,9 +240,9 @@ class ApiServer:
             self.store.remove(record)
             return
         ends_at = datetime.fromisoformat(record.meta["deletionTimestamp"]) - timedelta(seconds=before - grace)
-        self.store.put(record.resource, self._marked(record, rfc3339(ends_at), grace))
+        self.store.put(record.resource, self._with_deletion(record, rfc3339(ends_at), grace))
 
-    def _marked(self, record: ObjectVersion, deleted_at: str, grace: int) -> Plain:
+    def _with_deletion(self, record: ObjectVersion, deleted_at: str, grace: int) -> Plain:
         generation = record.meta.get("generation")
         bumped = generation + 1 if generation else None
         return with_meta(
@@ -246,17 +251,17 @@ class ApiServer:
 
 
 def rfc3339(instant: datetime) -> str:
-    """As the API writes instants: UTC, whole seconds."""
+    """An instant as the API writes it: UTC, whole seconds."""
     return f"{instant.isoformat()[:_TO_THE_SECOND]}Z"
 
 
 def with_condition(status: Plain, condition: Plain, now: str) -> Plain:
-    """The status with one condition written; its transition time moves only when its status does."""
+    """The status with one condition set; `lastTransitionTime` changes only if the condition's status changes."""
     conditions: list[Plain] = list(status.get("conditions") or ())
     for index, before in enumerate(conditions):
         if before["type"] == condition["type"]:
-            stays = before.get("status") == condition["status"]
-            since = before.get("lastTransitionTime", now) if stays else now
+            same = before.get("status") == condition["status"]
+            since = before.get("lastTransitionTime", now) if same else now
             conditions[index] = {**condition, "lastTransitionTime": since}
             break
     else:
@@ -265,7 +270,7 @@ def with_condition(status: Plain, condition: Plain, now: str) -> Plain:
 
 
 def _writable_meta(record: ObjectVersion, plain: Plain) -> Plain:
-    """Metadata as a write leaves it: what the server owns stays."""
+    """The metadata to store: fields that the server owns keep their stored values."""
     meta = dict(plain.get("metadata") or {})
     for name in (*_SERVER_OWNED, "deletionGracePeriodSeconds", "resourceVersion"):
         if name in record.meta:
@@ -288,13 +293,13 @@ def _with_or_without(plain: Plain, name: str, value: object) -> Plain:
     return {each: content for each, content in plain.items() if each != name}
 
 
-def _nothing_holds(plain: Plain) -> bool:
+def _can_be_removed(plain: Plain) -> bool:
     meta = plain["metadata"]
     return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
 
 
 def _grace(record: ObjectVersion, asked: int | None) -> int:
-    """Only pods end gracefully, and of those only the ones a kubelet runs."""
+    """Grace period of a delete: zero, except for bound pods that have not finished."""
     if record.resource != POD:
         return 0
     spec, phase = record.plain["spec"], (record.plain.get("status") or {}).get("phase")

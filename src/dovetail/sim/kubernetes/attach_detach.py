@@ -1,7 +1,7 @@
-"""The attach and detach controller: volumes hang on a node as long as its pods use them, and a while longer.
+"""The attach/detach controller: keeps a VolumeAttachment for each CSI volume in use on a node.
 
-A volume behind a CSI driver is attached when a pod that uses it is bound, and detached some time after the last such
-pod is gone from the node. The annotation `volume-detach.stage.kwok.x-k8s.io/delay` on a PersistentVolume makes it late.
+A volume is attached when a pod that uses it is bound, and detached after a random delay once the last pod that uses it
+has left the node. The annotation `volume-detach.stage.kwok.x-k8s.io/delay` on a PersistentVolume sets that delay.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dovetail.model.duration import Duration
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, VOLUME_ATTACHMENT
 from dovetail.model.kube_object import Key
 from dovetail.sim.kubernetes.api_server import ApiServer
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.kinds import NODE, POD, resource_of
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 
@@ -22,31 +22,31 @@ _ATTACHMENTS = resource_of(VOLUME_ATTACHMENT)
 
 
 class AttachDetachController(SimulatedController[tuple[str, str]]):
-    """Keeps one VolumeAttachment for each volume in use on each node."""
+    """Keeps one VolumeAttachment for each volume in use on each node. Keys: node and volume name."""
 
-    hears = (POD, NODE)
+    watches = (POD, NODE)
 
-    def __init__(self, api: ApiServer, seed: str, detach: Span) -> None:
+    def __init__(self, api: ApiServer, seed: str, detach: DelayRange) -> None:
         super().__init__(api, seed)
         self._detach = detach
-        self._leaving: set[tuple[str, str]] = set()
+        self._detaching: set[tuple[str, str]] = set()
 
-    def hear(self, step: StoreChange) -> None:
-        """A pod with volumes came to a node or left it, or a node went with what hung on it."""
-        record = step.after
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue the volumes of a changed pod, or all attachments of a deleted node."""
+        record = change.after
         if record.resource == NODE:
-            if step.type == "DELETED":
+            if change.type == "DELETED":
                 for held in self.store.all(_ATTACHMENTS):
                     if held.plain["spec"]["nodeName"] == record.key.name:
-                        self.touch((record.key.name, held.plain["spec"]["source"]["persistentVolumeName"]))
+                        self.enqueue((record.key.name, held.plain["spec"]["source"]["persistentVolumeName"]))
             return
         node = record.node
         if node and record.plain["spec"].get("volumes"):
             for volume in self._volumes(record):
-                self.touch((node, volume))
+                self.enqueue((node, volume))
 
     def reconcile(self, key: tuple[str, str]) -> None:
-        """Attach what is in use; begin to detach what is not any more."""
+        """Attach a volume that is in use; start to detach one that is not."""
         node, name = key
         volume = self.store.find(_VOLUMES, Key("", name))
         driver = ((volume.plain["spec"].get("csi") or {}).get("driver") if volume is not None else None) or ""
@@ -58,20 +58,20 @@ class AttachDetachController(SimulatedController[tuple[str, str]]):
                 plain = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta, "spec": spec}
                 made = self.api.create(_ATTACHMENTS, plain)
                 self.api.update(made, {**made.plain, "status": {"attached": True}}, "status")
-        elif attached is not None and key not in self._leaving:
-            self._leaving.add(key)
-            self.later(self._delay(volume), self._detached, key)
+        elif attached is not None and key not in self._detaching:
+            self._detaching.add(key)
+            self.later(self._delay(volume), self._finish_detach, key)
 
-    def _detached(self, key: tuple[str, str]) -> None:
-        self._leaving.discard(key)
+    def _finish_detach(self, key: tuple[str, str]) -> None:
+        self._detaching.discard(key)
         attached = self.store.find(_ATTACHMENTS, _name(*key))
         if attached is not None and not self._in_use(*key):
             self.api.delete(_ATTACHMENTS, attached.key)
 
     def _delay(self, volume: ObjectVersion | None) -> float:
         drawn = self.rng.uniform(*self._detach)
-        told = (volume.meta.get("annotations") or {}).get(DETACH_DELAY) if volume is not None else None
-        return drawn if told is None else Duration.parse(told).span.total_seconds()
+        annotated = (volume.meta.get("annotations") or {}).get(DETACH_DELAY) if volume is not None else None
+        return drawn if annotated is None else Duration.parse(annotated).span.total_seconds()
 
     def _in_use(self, node: str, volume: str) -> bool:
         if self.store.find(NODE, Key("", node)) is None:

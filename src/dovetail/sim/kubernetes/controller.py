@@ -1,8 +1,11 @@
-"""What every simulated controller stands on: it hears of changes, plans work for later, and can be switched off.
+"""The base class of the simulated controllers: store listener, work queue and timers.
 
-An agent has no task of its own: it is callbacks on the loop, so it costs nothing while nothing happens. Work on one key
-is planned once, however often it is asked for. Work that can wait is done at once too, but then not again for a moment:
-a client that may only make so many calls a second reports the count of a burst, not of each that is in it.
+A controller has no task. It consists of callbacks on the event loop, so an idle controller costs nothing. The work
+queue is the set `_queued`: a key that is queued already is not added again, and each key is reconciled after a random
+`reaction_delay`. `enqueue_rate_limited` reconciles a key at most once per `rate_limit_seconds`, so that a burst of
+changes results in one status update, as with the client-side rate limits of the real controllers.
+
+Random delays come from a generator that is seeded with the class name: renaming a subclass changes every seeded run.
 """
 
 import asyncio
@@ -18,77 +21,77 @@ from dovetail.sim.kubernetes.store import StoreChange
 K = TypeVar("K")
 Ts = TypeVarTuple("Ts")
 
-Span = tuple[float, float]
-"""Shortest and longest delay in seconds; each one is drawn from between."""
+DelayRange = tuple[float, float]
+"""Shortest and longest delay in seconds; each delay is drawn uniformly from this range."""
 RETRY_SECONDS = 60.0
 
 
 class SimulatedController(Generic[K]):
-    """Base of the simulated controllers."""
+    """Base of the simulated controllers. `K` is the type of the keys in the work queue."""
 
-    hears: tuple[Resource, ...] = ()
-    pause: Span = (0.01, 0.05)  # between hearing of a change and acting on it
-    rest = 1.0  # between two times that one key is reconciled without need for haste
+    watches: tuple[Resource, ...] = ()
+    reaction_delay: DelayRange = (0.01, 0.05)  # from a change to the reconcile
+    rate_limit_seconds = 1.0  # between two rate-limited reconciles of one key
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         self.api = api
         self.store = api.store
         self.rng = random.Random(f"{seed}/{type(self).__name__}")  # noqa: S311 - reproducible, not secret
-        self._planned: set[K] = set()
-        self._resting: dict[K, bool] = {}  # nudged a moment ago; True: and once more since
+        self._queued: set[K] = set()
+        self._rate_limited: dict[K, bool] = {}  # keys within their rate limit; True: reconcile again when it ends
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._timers_made = 0
 
     def start(self) -> None:
-        """Begin to listen, and look at what is there already."""
+        """Listen to the store, and handle every existing object as if it had just been added."""
         self.listen()
         now = self.store.loop.time()
-        for resource in self.hears:
+        for resource in self.watches:
             for record in self.store.all(resource):
-                self.hear(StoreChange("ADDED", None, record, now))
+                self.on_change(StoreChange("ADDED", None, record, now))
 
     def listen(self) -> None:
-        """Ask the store for the changes this agent wants."""
-        self.store.listen(self.hears, self.hear)
+        """Subscribe to the kinds in `watches`."""
+        self.store.listen(self.watches, self.on_change)
 
     def stop(self) -> None:
-        """Hear nothing and do nothing any more."""
-        self.store.deafen(self.hear)
+        """Unsubscribe from the store and cancel all queued work."""
+        self.store.stop_listening(self.on_change)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        self._planned.clear()
-        self._resting.clear()
+        self._queued.clear()
+        self._rate_limited.clear()
 
-    def hear(self, step: StoreChange) -> None:
-        """A change of one of the kinds this agent hears."""
+    def on_change(self, change: StoreChange) -> None:
+        """Handle a change of one of the kinds in `watches`; usually enqueues a key."""
         raise NotImplementedError
 
     def reconcile(self, key: K) -> None:
-        """Do what is to be done for one key."""
+        """Bring the objects of one key to their desired state."""
         raise NotImplementedError
 
-    def touch(self, key: K) -> None:
-        """Reconcile the key soon."""
-        if key not in self._planned:
-            self._planned.add(key)
-            self.later(self.rng.uniform(*self.pause), self._due, key)
+    def enqueue(self, key: K) -> None:
+        """Reconcile the key after the reaction delay; no effect if it is queued already."""
+        if key not in self._queued:
+            self._queued.add(key)
+            self.later(self.rng.uniform(*self.reaction_delay), self._process, key)
 
-    def nudge(self, key: K) -> None:
-        """Reconcile the key as soon as that has not been asked for in this way for a moment."""
-        if key in self._resting:
-            self._resting[key] = True
+    def enqueue_rate_limited(self, key: K) -> None:
+        """Enqueue the key, but not twice within `rate_limit_seconds`."""
+        if key in self._rate_limited:
+            self._rate_limited[key] = True
         else:
-            self._resting[key] = False
-            self.later(self.rest, self._rested, key)
-            self.touch(key)
+            self._rate_limited[key] = False
+            self.later(self.rate_limit_seconds, self._end_rate_limit, key)
+            self.enqueue(key)
 
-    def _rested(self, key: K) -> None:
-        if self._resting.pop(key):
-            self.nudge(key)
+    def _end_rate_limit(self, key: K) -> None:
+        if self._rate_limited.pop(key):
+            self.enqueue_rate_limited(key)
 
     def later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
-        """Call back after a delay, unless the agent is stopped before."""
+        """Call back after a delay in seconds, unless the controller is stopped before."""
         self._timers_made += 1
         number = self._timers_made
         self._timers[number] = self.store.loop.call_later(delay, self._fire, number, callback, args)
@@ -97,11 +100,11 @@ class SimulatedController(Generic[K]):
         del self._timers[number]
         callback(*args)
 
-    def _due(self, key: K) -> None:
-        self._planned.discard(key)
-        if key in self._resting:
-            self._resting[key] = False
+    def _process(self, key: K) -> None:
+        self._queued.discard(key)
+        if key in self._rate_limited:
+            self._rate_limited[key] = False
         try:
             self.reconcile(key)
-        except (Denied, Invalid):  # a template that admission refuses: tried again, as the controllers of a cluster do
-            self.later(RETRY_SECONDS, self.touch, key)
+        except (Denied, Invalid):  # admission refused a pod template: retry, as real controllers do
+            self.later(RETRY_SECONDS, self.enqueue, key)

@@ -1,7 +1,8 @@
-"""Records as values of the model: what a version shares with the one before it is read once.
+"""Decodes stored objects into model values, and reuses the decoded parts of the previous version.
 
-A write leaves most of an object as it was, and plain data is never changed in place. So a part that is the same object
-as in the version before means the same value as before. What comes out is equal to reading the whole anew.
+A write changes few fields of an object, and stored JSON is never changed in place. A field that is the identical JSON
+object as in the previous version therefore decodes to the same value, which is taken from there. The result equals
+decoding the whole object; the cost is proportional to what changed.
 """
 
 from functools import cache
@@ -19,36 +20,36 @@ from dovetail.sim.kubernetes.merge_patch import Plain
 T = TypeVar("T", bound=KubeObject)
 
 
-class Earlier(NamedTuple):
-    """A version of an object from before, with what was read out of it, by model."""
+class PreviousVersion(NamedTuple):
+    """An earlier version of an object, with the values decoded from it by model class."""
 
     plain: Plain
     values: dict[type, Any]
     same_meta: bool = False
-    """Whether nothing of its metadata has changed since but the version."""
+    """Whether only `resourceVersion` has changed in the metadata since."""
 
 
 class DecodeCache:
-    """Reads the objects of one world."""
+    """Decodes the objects of one simulated cluster."""
 
     def __init__(self) -> None:
-        self._sharing = Interner()
+        self._interner = Interner()
 
-    def read(self, kind: Kind[T], plain: Plain, earlier: Earlier | None) -> T | UnreadableObject:
-        """The object as a value."""
-        known: T | UnreadableObject | None = earlier.values.get(kind.model) if earlier is not None else None
-        if earlier is None or known is None or isinstance(known, UnreadableObject):
+    def read(self, kind: Kind[T], plain: Plain, previous: PreviousVersion | None) -> T | UnreadableObject:
+        """Decode the object; `previous` is the last version of it that was decoded, if any."""
+        known: T | UnreadableObject | None = previous.values.get(kind.model) if previous is not None else None
+        if previous is None or known is None or isinstance(known, UnreadableObject):
             value = codec.from_plain(kind, plain)
             if not isinstance(value, UnreadableObject):
-                self._sharing.apply(value)
+                self._interner.apply(value)
             return value
         try:
-            return self._renewed(kind.model, plain, earlier, known)
+            return self._decode_changed(kind.model, plain, previous, known)
         except (msgspec.ValidationError, ValueError):
-            return codec.from_plain(kind, plain)  # which says where
+            return codec.from_plain(kind, plain)  # reports the path of the fault
 
-    def _renewed(self, model: type[T], plain: Plain, earlier: Earlier, known: T) -> T:
-        before = earlier.plain
+    def _decode_changed(self, model: type[T], plain: Plain, previous: PreviousVersion, known: T) -> T:
+        before = previous.plain
         parts: dict[str, Any] = {}
         decoded = False
         for name, wire, wanted in _parts(model):
@@ -60,7 +61,7 @@ class DecodeCache:
             elif wanted is ObjectMeta:
                 parts[name] = (
                     _replaced(known.metadata, resource_version=part["resourceVersion"])
-                    if earlier.same_meta
+                    if previous.same_meta
                     else _metadata(part, before["metadata"], known.metadata)
                 )
             elif wanted is PodSpec and _bound(part, past):
@@ -70,23 +71,23 @@ class DecodeCache:
                 decoded = decoded or name == "spec"
         value = model(**parts)
         if decoded:
-            self._sharing.apply(value)
+            self._interner.apply(value)
         return value
 
 
 def _changed(plain: Plain, before: Plain) -> set[str]:
-    """The fields that are not the very objects they were."""
+    """The fields whose values are not the identical objects as before."""
     changed = {name for name, value in plain.items() if value is not before.get(name, _ABSENT)}
     return changed if before.keys() <= plain.keys() else changed | (before.keys() - plain.keys())
 
 
 def _bound(spec: Plain, before: Plain | None) -> bool:
-    """Whether nothing happened to a pod but that it got its node."""
+    """Whether `nodeName` is the only field of a pod spec that changed."""
     return before is not None and _changed(spec, before) == _NODE_NAME and isinstance(spec.get("nodeName"), str)
 
 
 def _metadata(plain: Plain, before: Plain, known: ObjectMeta) -> ObjectMeta:
-    """Most of the time nothing differs but the version."""
+    """Decode metadata; in most writes only the resource version differs."""
     changed = _changed(plain, before)
     version = plain.get("resourceVersion")
     if changed <= _VERSION and isinstance(version, str):
@@ -107,5 +108,5 @@ _SHARED = (("labels", "labels"), ("annotations", "annotations"), ("owner_referen
 
 @cache
 def _parts(model: type[KubeObject]) -> tuple[tuple[str, str, Any], ...]:
-    """The fields of a model, as they are called here and on the wire, and what they hold."""
+    """The fields of a model: attribute name, JSON name and type."""
     return tuple((field.name, field.encode_name, field.type) for field in msgspec.structs.fields(model))

@@ -1,7 +1,8 @@
-"""Who cleans up: objects whose owners are gone, and pods whose nodes are gone.
+"""The garbage collector and the pod garbage collector of kube-controller-manager.
 
-Dependents are deleted in the background a moment after their last owner; pods of a vanished node go about a minute
-after it, without grace, because nobody is left to stop them.
+`OwnerCollector` deletes objects in the background shortly after their last owner is gone, and removes references to
+missing owners from objects that have other owners. `PodCollector` deletes the pods of a deleted Node one minute later,
+with a grace period of zero, because no kubelet is left to stop them.
 """
 
 from dovetail.model.kube_object import Key
@@ -11,31 +12,31 @@ from dovetail.sim.kubernetes.kinds import NODE, POD
 from dovetail.sim.kubernetes.merge_patch import with_meta
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 
-_ORPHAN_PATIENCE = 60.0
+_ORPHAN_DELAY = 60.0
 
 
 class OwnerCollector(SimulatedController[str]):
-    """Deletes what no living object owns any more."""
+    """Deletes objects whose owners are all gone. Keys are uids."""
 
-    pause = (0.05, 0.15)
+    reaction_delay = (0.05, 0.15)
 
     def listen(self) -> None:
-        """Owners and dependents can be of any kind."""
-        self.store.listen_to_all(self.hear)
+        """Subscribe to all kinds: owners and dependents can be of any kind."""
+        self.store.listen_to_all(self.on_change)
 
-    def hear(self, step: StoreChange) -> None:
-        """An owner went, or an object names owners that are not there."""
-        if step.type == "DELETED":
-            for dependent in self.store.owned_by(step.after.uid):
-                self.touch(dependent.uid)
-        elif (step.before is None or step.before.owners != step.after.owners) and self._orphaned(step.after):
-            self.touch(step.after.uid)
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue the dependents of a deleted owner, and objects that reference a missing owner."""
+        if change.type == "DELETED":
+            for dependent in self.store.owned_by(change.after.uid):
+                self.enqueue(dependent.uid)
+        elif (change.before is None or change.before.owners != change.after.owners) and self._orphaned(change.after):
+            self.enqueue(change.after.uid)
 
     def _orphaned(self, record: ObjectVersion) -> bool:
         return any(owner not in self.store.by_uid for owner in record.owners)
 
     def reconcile(self, key: str) -> None:
-        """Take away dead owners; without any left, delete."""
+        """Remove references to missing owners; delete the object if no owner is left."""
         record = self.store.by_uid.get(key)
         if record is None or record.deleting:
             return
@@ -50,16 +51,16 @@ class OwnerCollector(SimulatedController[str]):
 class PodCollector(SimulatedController[str]):
     """Deletes pods that are bound to a node which does not exist."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
-        """A node went, or a pod names a node that is not there."""
-        record = step.after
+    def on_change(self, change: StoreChange) -> None:
+        """Schedule a collection for a deleted node, or for a pod that is bound to a missing node."""
+        record = change.after
         if record.resource == NODE:
-            if step.type == "DELETED":
-                self.later(_ORPHAN_PATIENCE, self._collect, record.key.name)
-        elif step.before is None and (node := record.node) and self._gone(node):
-            self.later(_ORPHAN_PATIENCE, self._collect, node)
+            if change.type == "DELETED":
+                self.later(_ORPHAN_DELAY, self._collect, record.key.name)
+        elif change.before is None and (node := record.node) and self._gone(node):
+            self.later(_ORPHAN_DELAY, self._collect, node)
 
     def _gone(self, node: str) -> bool:
         return self.store.find(NODE, Key("", node)) is None

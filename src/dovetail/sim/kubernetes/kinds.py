@@ -1,6 +1,7 @@
-"""The kinds a cluster has beyond those Dovetail reads, and what the API server does with each kind.
+"""The kinds the simulated API server stores, and the properties of each: scope, generation, status subresource.
 
-Objects of kinds unknown here are kept too: they have no status of their own and no generation.
+`Resource` (group and kind) identifies a kind in the store. Kinds that are not listed here can be stored too; they have
+no status subresource and no generation.
 """
 
 from collections.abc import Mapping
@@ -15,14 +16,14 @@ Resource = tuple[str, str]
 
 
 class Unstructured(KubeObject, frozen=True):
-    """An object whose content only the simulated controllers look into."""
+    """An object whose content only the simulated controllers read."""
 
     spec: Mapping[str, Any] = {}
     status: Mapping[str, Any] = {}
 
 
 class ConfigMapWithData(KubeObject, frozen=True):
-    """Free-form data."""
+    """A ConfigMap with its data."""
 
     data: Mapping[str, str] = {}
 
@@ -35,7 +36,7 @@ CONFIG_MAP = Kind(ConfigMapWithData, "ConfigMap", "configmaps", namespaced=True)
 
 
 def resource_of(kind: Kind[Any]) -> Resource:
-    """Where objects of the kind are kept."""
+    """The resource that stores objects of the kind."""
     return (kind.group, kind.name)
 
 
@@ -88,6 +89,6 @@ CLUSTER_SCOPED = frozenset(
 
 
 def resource_of_plain(plain: Mapping[str, Any]) -> Resource:
-    """Where an object goes, by its own apiVersion and kind."""
+    """The resource of an object, from its apiVersion and kind."""
     group, slash, _ = str(plain["apiVersion"]).rpartition("/")
     return (group if slash else "", str(plain["kind"]))

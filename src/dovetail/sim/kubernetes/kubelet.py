@@ -1,9 +1,9 @@
-"""A hollow kubelet for every simulated node: the node comes up, its pods start, complete and stop, its lease beats.
+"""Simulated kubelets, as KWOK provides them: nodes become Ready, pods start, complete and stop, leases are renewed.
 
-Every start and stop takes time, drawn from the seed: a kubelet without delays hides every PodDisruptionBudget. A delay
-can be set for one object with the annotation `<stage>.stage.kwok.x-k8s.io/delay`, as KWOK's stages allow. A `preStop`
-hook that sleeps is slept through, as long as the pod's grace lasts. Only nodes
-marked `kwok.x-k8s.io/node: fake` are simulated; others are left to whoever made them.
+One object simulates the kubelets of all nodes marked `kwok.x-k8s.io/node: fake`; other nodes are not touched. Every
+start and stop takes a random time: without delays, an evicted pod would be replaced before the next eviction, and no
+PodDisruptionBudget would ever block. The annotation `<stage>.stage.kwok.x-k8s.io/delay` sets the delay of one object,
+as in KWOK stages. A `preStop` hook that sleeps delays the stop, up to the pod's grace period.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dovetail.model.duration import Duration
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Deletion
 from dovetail.sim.kubernetes.api_server import ApiServer, with_condition
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.kinds import LEASE, NODE, POD
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
@@ -31,51 +31,53 @@ _HEALTHY = (
 
 @dataclass(frozen=True, slots=True)
 class KubeletTiming:
-    """How long things take, in seconds."""
+    """How long each stage takes, in seconds."""
 
-    node_ready: Span = (2.0, 6.0)
-    pod_start: Span = (1.0, 4.0)
-    pod_stop: Span = (0.5, 3.0)
-    job_run: Span = (20.0, 60.0)
-    heartbeat: float = 300.0  # a real kubelet beats every 10 s; nobody here times leases, and weeks must stay cheap
+    node_ready: DelayRange = (2.0, 6.0)
+    pod_start: DelayRange = (1.0, 4.0)
+    pod_stop: DelayRange = (0.5, 3.0)
+    job_run: DelayRange = (20.0, 60.0)
+    heartbeat: float = (
+        300.0  # a real kubelet renews every 10 s; no simulated controller checks leases, and renewals cost
+    )
 
 
 class Kubelet(SimulatedController[Key]):
     """All kubelets of the cluster."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
     def __init__(self, api: ApiServer, seed: str, timing: KubeletTiming) -> None:
         super().__init__(api, seed)
         self.timing = timing
         self._dead: set[str] = set()  # uids of nodes whose instance is gone
-        self._begun: set[tuple[str, str]] = set()  # uid and stage of pods that are on their way
+        self._begun: set[tuple[str, str]] = set()  # pod uid and stage, for stages whose timer runs
 
     def kill(self, node: ObjectVersion) -> None:
-        """The instance behind the node is gone: nothing on it happens any more."""
+        """Stop the kubelet of a node: its pods no longer change and its lease is no longer renewed."""
         self._dead.add(node.uid)
 
-    def hear(self, step: StoreChange) -> None:
-        """A node came or became ready, or a pod moved on."""
-        if step.after.resource == NODE:
-            self._hear_node(step)
-        elif step.type == "DELETED":
-            self._begun.difference_update({(step.after.uid, stage) for stage in ("start", "complete", "stop")})
+    def on_change(self, change: StoreChange) -> None:
+        """Start the next stage of a new node, a node that became ready, or a pod."""
+        if change.after.resource == NODE:
+            self._on_node_change(change)
+        elif change.type == "DELETED":
+            self._begun.difference_update({(change.after.uid, stage) for stage in ("start", "complete", "stop")})
         else:
-            self._hear_pod(step.after)
-            self._hasten(step)
+            self._on_pod_change(change.after)
+            self._hasten(change)
 
-    def _hear_node(self, step: StoreChange) -> None:
-        node = step.after
-        if step.type == "DELETED":
+    def _on_node_change(self, change: StoreChange) -> None:
+        node = change.after
+        if change.type == "DELETED":
             self._dead.discard(node.uid)
         elif not _is_fake(node):
             return
-        elif step.type == "ADDED":
+        elif change.type == "ADDED":
             self._register(node)
-        elif node.ready and step.before is not None and not step.before.ready:
+        elif node.ready and change.before is not None and not change.before.ready:
             for pod in self.store.pods_on(node.key.name):
-                self._hear_pod(pod)
+                self._on_pod_change(pod)
 
     def _register(self, node: ObjectVersion) -> None:
         self._beat(node.key, node.uid)
@@ -112,7 +114,7 @@ class Kubelet(SimulatedController[Key]):
             self.store.put(LEASE, {**lease.plain, "spec": spec})
         self.later(self.timing.heartbeat, self._beat, key, uid)
 
-    def _hear_pod(self, pod: ObjectVersion) -> None:
+    def _on_pod_change(self, pod: ObjectVersion) -> None:
         if not pod.node:
             return
         phase = pod.plain["status"].get("phase")
@@ -123,9 +125,9 @@ class Kubelet(SimulatedController[Key]):
         elif phase == "Running" and (seconds := self._run_seconds(pod)) is not None:
             self._begin(pod, "complete", seconds)
 
-    def _hasten(self, step: StoreChange) -> None:
-        """A second delete with less grace cuts a stop short that is under way."""
-        before, after = step.before, step.after
+    def _hasten(self, change: StoreChange) -> None:
+        """Shorten a running stop if a second delete reduced the grace period."""
+        before, after = change.before, change.after
         if before is None or not before.deleting:
             return
         granted = after.meta.get("deletionGracePeriodSeconds", 0)
@@ -158,31 +160,33 @@ class Kubelet(SimulatedController[Key]):
         self.api.update(pod, {**pod.plain, "status": status}, "status")
 
     def _node_of(self, pod: ObjectVersion) -> ObjectVersion | None:
-        """The pod's node, if it is simulated and alive."""
+        """The pod's node, if its kubelet is simulated and running."""
         node = self.store.find(NODE, Key("", pod.node))
         return node if node is not None and node.uid not in self._dead and _is_fake(node) else None
 
     def _run_seconds(self, pod: ObjectVersion) -> float | None:
-        told = (pod.meta.get("annotations") or {}).get(RUN_SECONDS)
-        if told is not None:
-            return float(told)
+        annotated = (pod.meta.get("annotations") or {}).get(RUN_SECONDS)
+        if annotated is not None:
+            return float(annotated)
         if not any(owner["kind"] == "Job" for owner in pod.meta.get("ownerReferences") or ()):
             return None
         return self._delay(pod, "pod-complete", self.timing.job_run)
 
     def _stop_delay(self, pod: ObjectVersion) -> float:
         drawn = self._delay(pod, "pod-delete", self.timing.pod_stop)
-        told = "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {})
-        return drawn if told else min(drawn + _pre_stop(pod), pod.meta.get("deletionGracePeriodSeconds", 0))
+        if "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {}):
+            return drawn
+        grace: float = pod.meta.get("deletionGracePeriodSeconds", 0)
+        return min(drawn + _pre_stop_seconds(pod), grace)
 
-    def _delay(self, record: ObjectVersion, stage: str, span: Span) -> float:
+    def _delay(self, record: ObjectVersion, stage: str, span: DelayRange) -> float:
         drawn = self.rng.uniform(*span)
-        told = (record.meta.get("annotations") or {}).get(f"{stage}.stage.kwok.x-k8s.io/delay")
-        return drawn if told is None else Duration.parse(told).span.total_seconds()
+        annotated = (record.meta.get("annotations") or {}).get(f"{stage}.stage.kwok.x-k8s.io/delay")
+        return drawn if annotated is None else Duration.parse(annotated).span.total_seconds()
 
 
-def _pre_stop(pod: ObjectVersion) -> float:
-    """How long the containers' `preStop` hooks sleep before anything is told to stop."""
+def _pre_stop_seconds(pod: ObjectVersion) -> float:
+    """The longest sleep in the containers' `preStop` hooks."""
     hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in pod.plain["spec"].get("containers") or ())
     return max((float((hook.get("sleep") or {}).get("seconds", 0)) for hook in hooks), default=0.0)
 

@@ -1,16 +1,17 @@
-"""JSON merge patch (RFC 7386) on objects that nobody may change in place.
+"""JSON merge patch (RFC 7386) on immutable objects.
 
-What the patch does not touch is shared with the original, so that many versions of one object cost little.
+The result shares every unpatched part with the original, so that many versions of one object need little memory and
+comparing parts by identity finds what changed.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 Plain = dict[str, Any]
-"""An object as it stands on the wire. Treated as immutable once stored."""
+"""A Kubernetes object as decoded JSON. It is immutable once stored."""
 
 
-_OBJECTS = (dict, Mapping)  # a dict is known at once
+_OBJECTS = (dict, Mapping)  # isinstance is fast for a dict and slow for an abstract Mapping
 _LEAVES = frozenset({str, bool, int, float, list})
 
 
@@ -20,7 +21,7 @@ def merge_patch(target: object, patch: object) -> Any:
         return patch
     merged: Plain = dict(target) if isinstance(target, _OBJECTS) else {}
     for name, value in patch.items():
-        if type(value) in _LEAVES:  # most of them, and to ask whether they are mappings takes long
+        if type(value) in _LEAVES:  # the common case, without the slow isinstance check
             merged[name] = value
         elif value is None:
             merged.pop(name, None)

@@ -1,7 +1,10 @@
-"""The node lifecycle controller: which taints follow from a node's Ready condition, and what they do to its pods.
+"""The node lifecycle controller and the taint eviction controller of kube-controller-manager.
 
-A node that stops beating becomes Unknown after the monitor's grace and gets the unreachable taints; NoExecute taints
-delete the pods that do not tolerate them, at once or when their toleration runs out.
+`NodeLifecycle` keeps the taints `node.kubernetes.io/not-ready` and `node.kubernetes.io/unreachable` in line with the
+Ready condition: NoSchedule taints at once, NoExecute taints in passes of five seconds. A node whose kubelet stops
+becomes Unknown after the monitor grace period (40 to 50 seconds).
+
+`TaintEviction` deletes the pods that do not tolerate a NoExecute taint, at once or after their `tolerationSeconds`.
 """
 
 from datetime import datetime
@@ -25,26 +28,26 @@ _MONITOR_GRACE = (40.0, 50.0)
 
 
 class NodeLifecycle(SimulatedController[tuple[Key, str]]):
-    """Keeps the taints of every node in step with its readiness."""
+    """Keeps the taints of every node in line with its Ready condition. Keys: node and taint effect."""
 
-    hears = (NODE,)
-    pause = (0.1, 0.3)
+    watches = (NODE,)
+    reaction_delay = (0.1, 0.3)
 
-    def hear(self, step: StoreChange) -> None:
-        """A node changed."""
-        if step.type != "DELETED" and _taints_due(step.after):
-            self.touch((step.after.key, NO_SCHEDULE))
-            self._next_pass(step.after.key)
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a node whose taints do not match its Ready condition."""
+        if change.type != "DELETED" and _taints_due(change.after):
+            self.enqueue((change.after.key, NO_SCHEDULE))
+            self._next_pass(change.after.key)
 
     def _next_pass(self, key: Key) -> None:
-        """NoExecute taints are looked at in passes."""
-        if (key, NO_EXECUTE) not in self._planned:
-            self._planned.add((key, NO_EXECUTE))
+        """Queue the NoExecute taints for the next monitor pass."""
+        if (key, NO_EXECUTE) not in self._queued:
+            self._queued.add((key, NO_EXECUTE))
             seconds = self.store.clock.now().timestamp() % _MONITOR_PERIOD
-            self.later(_MONITOR_PERIOD - seconds, self._due, (key, NO_EXECUTE))
+            self.later(_MONITOR_PERIOD - seconds, self._process, (key, NO_EXECUTE))
 
     def reconcile(self, key: tuple[Key, str]) -> None:
-        """Bring the taints of one effect up to date."""
+        """Add or remove the readiness taint of one effect."""
         node_key, effect = key
         node = self.store.find(NODE, node_key)
         if node is None:
@@ -63,7 +66,7 @@ class NodeLifecycle(SimulatedController[tuple[Key, str]]):
         self.api.update(node, {**node.plain, "spec": spec})
 
     def lose(self, node: ObjectVersion) -> None:
-        """The node's kubelet fell silent: notice it when the grace is over."""
+        """Set the node to Unknown after the monitor grace period: its kubelet has stopped."""
         self.later(self.rng.uniform(*_MONITOR_GRACE), self._declare_unknown, node.key, node.uid)
 
     def _declare_unknown(self, key: Key, uid: str) -> None:
@@ -71,14 +74,19 @@ class NodeLifecycle(SimulatedController[tuple[Key, str]]):
         if node is None or node.uid != uid:
             return
         now, status = self.api.timestamp(), dict(node.plain.get("status") or {})
-        said = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+        unknown = {
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.",
+        }
         for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
-            status = with_condition(status, {"type": kind, **said}, now)
+            status = with_condition(status, {"type": kind, **unknown}, now)
         self.api.update(node, {**node.plain, "status": status}, "status")
         for pod in self.store.pods_on(key.name):
             if pod.ready:
-                lost = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
-                self.api.update(pod, {**pod.plain, "status": with_condition(pod.plain["status"], lost, now)}, "status")
+                unready = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
+                pod_status = with_condition(pod.plain["status"], unready, now)
+                self.api.update(pod, {**pod.plain, "status": pod_status}, "status")
 
 
 def _readiness(node: ObjectVersion) -> str:
@@ -91,7 +99,7 @@ def _is_ours(taint: Plain, effect: str) -> bool:
 
 
 def _taints_due(node: ObjectVersion) -> bool:
-    """Whether the taints that follow from readiness are not the ones the node has."""
+    """Whether the node's readiness taints differ from those its Ready condition requires."""
     wanted = _TAINT_OF_READINESS.get(_readiness(node))
     taints = node.plain.get("spec", {}).get("taints") or []
     for effect in (NO_SCHEDULE, NO_EXECUTE):
@@ -102,41 +110,41 @@ def _taints_due(node: ObjectVersion) -> bool:
 
 
 class TaintEviction(SimulatedController[Key]):
-    """Deletes pods from nodes whose NoExecute taints they do not, or no longer, tolerate."""
+    """Deletes pods from nodes whose NoExecute taints they do not tolerate, or no longer tolerate."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
-        """A node's taints changed, or a pod was bound."""
-        if step.type == "DELETED":
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue the pods of a node whose NoExecute taints changed, and pods bound to a tainted node."""
+        if change.type == "DELETED":
             return
-        record = step.after
+        record = change.after
         if record.resource == NODE:
-            before = _no_execute(step.before) if step.before is not None else []
+            before = _no_execute(change.before) if change.before is not None else []
             if before != _no_execute(record):
                 for pod in self.store.pods_on(record.key.name):
-                    self.touch(pod.key)
-        elif (name := _newly_bound(step)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
-            self.touch(record.key)
+                    self.enqueue(pod.key)
+        elif (name := _newly_bound(change)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
+            self.enqueue(record.key)
 
     def reconcile(self, key: Key) -> None:
-        """Delete the pod if its time on the node is over, or look again when it will be."""
+        """Delete the pod if its toleration has run out, else check again when it does."""
         record = self.store.find(POD, key)
         node = self.store.find(NODE, Key("", record.node)) if record else None
         if record is None or node is None or record.deleting or not (taints := _no_execute(node)):
             return
         pod = record.value(kinds.POD)
-        ends = [self._patience(pod, taint) for taint in taints] if isinstance(pod, Pod) else []
-        limits = [end for end in ends if end is not None]
+        tolerated = [self._seconds_tolerated(pod, taint) for taint in taints] if isinstance(pod, Pod) else []
+        limits = [seconds for seconds in tolerated if seconds is not None]
         if not limits:
             return
         if min(limits) <= 0:
             self.api.delete(POD, record.key, Deletion(uid=record.uid))
         else:
-            self.later(min(limits), self.touch, record.key)
+            self.later(min(limits), self.enqueue, record.key)
 
-    def _patience(self, pod: Pod, taint: Plain) -> float | None:
-        """Seconds the pod may still stay with this taint; None for ever."""
+    def _seconds_tolerated(self, pod: Pod, taint: Plain) -> float | None:
+        """Seconds for which the pod still tolerates this taint; None if it always does."""
         value = Taint(taint["key"], taint.get("value", ""), NO_EXECUTE)
         tolerating = [toleration for toleration in pod.spec.tolerations if toleration.tolerates(value)]
         if not tolerating:
@@ -149,10 +157,10 @@ class TaintEviction(SimulatedController[Key]):
         return max(0.0, min(seconds) - age)
 
 
-def _newly_bound(step: StoreChange) -> str:
-    """The node a pod was bound to by this step, or empty."""
-    node = step.after.node
-    return "" if step.before is not None and step.before.node == node else node
+def _newly_bound(change: StoreChange) -> str:
+    """The node that this change bound the pod to, or empty."""
+    node = change.after.node
+    return "" if change.before is not None and change.before.node == node else node
 
 
 def _no_execute(node: ObjectVersion) -> list[Plain]:

@@ -1,13 +1,12 @@
-"""The eviction API: whether the PodDisruptionBudgets let a pod go now, and the accounting when they do.
+"""PodDisruptionBudgets: the eviction API and the disruption controller.
 
-Keeps the real server's rules: pods that do not run yet or any more skip the budgets; two budgets are one too many; an
-allowed eviction is taken off `disruptionsAllowed` at once, before the controller that counts pods has seen it.
+`evict` follows the rules of the eviction subresource: pods that are not running skip the budgets; a pod with two
+budgets cannot be evicted; an allowed eviction decrements `disruptionsAllowed` before the controller counts the pod.
 
-The disruption controller: how many pods of each PodDisruptionBudget are healthy, and how many may go.
-
-Keeps the real controller's arithmetic: percentages round up and are taken of what the owners of the pods ask for, not
-of the pods that happen to exist; pods already on their way out, or just evicted, do not count as healthy. A loss is
-counted at once and a gain within a moment, so that the status never allows more than is true.
+`PdbController` keeps the status of each budget with the arithmetic of the disruption controller: percentages round up
+and refer to the replicas that the pods' owners specify, not to the existing pods; pods that are being deleted, or were
+just evicted, are not healthy. `BudgetPods` counts the pods of a budget incrementally. Lost pods are counted at once and
+new healthy pods with a rate limit, so the status never allows more disruptions than are safe.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +28,7 @@ from dovetail.sim.kubernetes.store import ObjectVersion, Store, StoreChange
 
 @dataclass(frozen=True, slots=True)
 class BudgetState:
-    """The numbers of one PodDisruptionBudget that the eviction API looks at."""
+    """The fields of one PodDisruptionBudget that the eviction API reads."""
 
     generation: int
     observed_generation: int
@@ -40,7 +39,7 @@ class BudgetState:
 
     @staticmethod
     def of(plain: Plain) -> "BudgetState":
-        """Read them."""
+        """Read them from the object."""
         status = plain.get("status") or {}
         return BudgetState(
             generation=plain["metadata"].get("generation", 0),
@@ -52,13 +51,13 @@ class BudgetState:
         )
 
     def ignores(self, *, ready: bool) -> bool:
-        """Whether an unready pod may go without being counted."""
+        """Whether a pod can be evicted without counting against the budget: unready pods, depending on the policy."""
         if ready:
             return False
         return self.always_allow_unhealthy or self.current_healthy >= self.desired_healthy > 0
 
     def refusal(self) -> str:
-        """Why a counted eviction must wait, or empty."""
+        """Why the budget does not allow an eviction now, or empty."""
         if self.observed_generation < self.generation:
             return "the disruption budget is still being processed by the server"
         if self.disruptions_allowed <= 0:
@@ -68,7 +67,7 @@ class BudgetState:
 
 
 def evict(api: ApiServer, key: Key, uid: str) -> None:
-    """Evict a pod, or raise why not."""
+    """Evict a pod; raises `EvictionBlocked`, `EvictionImpossible` or `Conflict`."""
     pod = api.get(POD, key)
     if uid and uid != pod.uid:
         raise Conflict(f"Pod {key}: uid is {pod.uid}, not {uid}")
@@ -80,7 +79,7 @@ def evict(api: ApiServer, key: Key, uid: str) -> None:
     if len(budgets) > 1:
         raise EvictionImpossible(f"Pod {key} has more than one PodDisruptionBudget, which eviction does not support")
     for budget in budgets:
-        _spend(api, budget, pod)
+        _charge(api, budget, pod)
     marked = with_condition(
         pod.plain["status"],
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
@@ -90,7 +89,7 @@ def evict(api: ApiServer, key: Key, uid: str) -> None:
     api.delete(POD, key, Deletion(uid=pod.uid))
 
 
-def _spend(api: ApiServer, budget: ObjectVersion, pod: ObjectVersion) -> None:
+def _charge(api: ApiServer, budget: ObjectVersion, pod: ObjectVersion) -> None:
     state = BudgetState.of(budget.plain)
     if state.ignores(ready=pod.ready):
         return
@@ -98,8 +97,8 @@ def _spend(api: ApiServer, budget: ObjectVersion, pod: ObjectVersion) -> None:
         raise EvictionBlocked(f"cannot evict pod {pod.key}: {refusal} ({budget.key.name})")
     status = budget.plain["status"]
     disrupted = {**(status.get("disruptedPods") or {}), pod.key.name: api.timestamp()}
-    spent = {**status, "disruptionsAllowed": state.disruptions_allowed - 1, "disruptedPods": disrupted}
-    api.update(budget, {**budget.plain, "status": spent}, "status")
+    charged = {**status, "disruptionsAllowed": state.disruptions_allowed - 1, "disruptedPods": disrupted}
+    api.update(budget, {**budget.plain, "status": charged}, "status")
 
 
 def budgets_of(store: Store, pod: ObjectVersion) -> list[ObjectVersion]:
@@ -114,12 +113,12 @@ def budgets_of(store: Store, pod: ObjectVersion) -> list[ObjectVersion]:
     return found
 
 
-_EVICTION_PATIENCE = timedelta(minutes=2)  # an evicted pod that is still not deleting by then counts again
+_EVICTION_TIMEOUT = timedelta(minutes=2)  # an evicted pod that is not being deleted by then counts as healthy again
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetCount:
-    """What the controller writes into the status."""
+    """The pod counts that the controller writes into the status."""
 
     expected: int
     desired: int
@@ -127,12 +126,12 @@ class BudgetCount:
 
     @property
     def allowed(self) -> int:
-        """How many more pods may be disrupted now."""
+        """The number of pods that may be disrupted now."""
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
 def count(spec: PodDisruptionBudgetSpec, *, pods: int, scale: int | None, healthy: int) -> BudgetCount:
-    """The budget's numbers. `scale` is what the pods' owners ask for; None if one of them cannot say."""
+    """The counts of a budget. `scale` is the sum of the owners' replicas; None if an owner has no replicas field."""
     if spec.max_unavailable is not None:
         if scale is None:
             return BudgetCount(expected=0, desired=0, healthy=healthy)
@@ -147,7 +146,7 @@ def count(spec: PodDisruptionBudgetSpec, *, pods: int, scale: int | None, health
 
 
 def scaled(value: int | str, total: int) -> int:
-    """A number as it is, a percentage of the total rounded up."""
+    """An integer unchanged, or a percentage of the total, rounded up."""
     return value if isinstance(value, int) else -(-total * int(value.rstrip("%")) // 100)
 
 
@@ -155,32 +154,31 @@ _ALLOWED = {"status": "True", "reason": "SufficientPods"}
 _DENIED = {"status": "False", "reason": "InsufficientPods"}
 
 
-class Members:
-    """The pods one budget selects, counted as they change."""
+class BudgetPods:
+    """The pods that one budget selects, with counts that are updated on each change."""
 
     def __init__(self) -> None:
         self.pods: dict[Key, ObjectVersion] = {}
         self.healthy = 0
         self.owners: Counter[str] = Counter()
-        """How many of them name each controller."""
+        """The number of pods by the uid of their controller."""
 
-    def has_alike(self, pod: ObjectVersion) -> bool:
-        """Whether it was one of them with the very labels it has now."""
+    def has_with_same_labels(self, pod: ObjectVersion) -> bool:
+        """Whether the pod is selected already and its labels are the identical object as before."""
         known = self.pods.get(pod.key)
         return known is not None and known.meta.get("labels") is pod.meta.get("labels")
 
-    def take(self, pod: ObjectVersion) -> None:
-        """It is one of them, in this version."""
-        self.drop(pod.key)
+    def put(self, pod: ObjectVersion) -> None:
+        """Add the pod, or replace its earlier version."""
+        self.remove(pod.key)
         self.pods[pod.key] = pod
         self._count(pod, 1)
 
-    def drop(self, key: Key) -> bool:
-        """It is none of them any more; whether it was."""
+    def remove(self, key: Key) -> None:
+        """Remove the pod, if it is there."""
         pod = self.pods.pop(key, None)
         if pod is not None:
             self._count(pod, -1)
-        return pod is not None
 
     def _count(self, pod: ObjectVersion, by: int) -> None:
         self.healthy += by * is_healthy(pod)
@@ -192,75 +190,78 @@ class Members:
 
 
 def is_healthy(pod: ObjectVersion) -> bool:
-    """Whether a pod counts."""
+    """Whether the budget counts the pod as healthy."""
     return pod.ready and not pod.deleting
 
 
 class PdbController(SimulatedController[Key]):
     """Keeps the status of every PodDisruptionBudget."""
 
-    hears = (PDB, POD, REPLICAS, DEPLOYMENTS)
-    pause = (0.02, 0.1)
+    watches = (PDB, POD, REPLICAS, DEPLOYMENTS)
+    reaction_delay = (0.02, 0.1)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
-        self._members: defaultdict[Key, Members] = defaultdict(Members)
+        self._pods: defaultdict[Key, BudgetPods] = defaultdict(BudgetPods)
 
-    def hear(self, step: StoreChange) -> None:
-        """A budget, a pod it selects, or what the owners ask for changed."""
-        record = step.after
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue the budgets that a changed budget, pod, ReplicaSet or Deployment affects."""
+        record = change.after
         if record.resource == PDB:
-            self._hear_budget(step)
+            self._on_budget_change(change)
         elif record.resource == POD:
-            self._hear_pod(step)
-        elif not step.only_status:
+            self._on_pod_change(change)
+        elif not change.only_status:
             for budget in self.store.all(PDB):
                 if budget.key.namespace == record.key.namespace:
-                    self.touch(budget.key)
+                    self.enqueue(budget.key)
 
-    def _hear_budget(self, step: StoreChange) -> None:
-        record = step.after
-        if step.type == "DELETED":
-            self._members.pop(record.key, None)
-        elif not step.only_status:
-            members = self._members[record.key] = Members()
+    def _on_budget_change(self, change: StoreChange) -> None:
+        record = change.after
+        if change.type == "DELETED":
+            self._pods.pop(record.key, None)
+        elif not change.only_status:
+            selected = self._pods[record.key] = BudgetPods()
             for pod in self.store.all(POD):
                 if _selects(record, pod):
-                    members.take(pod)
-            self.touch(record.key)
+                    selected.put(pod)
+            self.enqueue(record.key)
 
-    def _hear_pod(self, step: StoreChange) -> None:
-        pod = step.after
-        if step.type == "MODIFIED" and step.before is not None and _counts_alike(step.before, pod):
+    def _on_pod_change(self, change: StoreChange) -> None:
+        pod = change.after
+        if change.type == "MODIFIED" and change.before is not None and _counts_equally(change.before, pod):
             return
         for budget in self.store.all(PDB):
-            members = self._members[budget.key]
-            known = members.pods.get(pod.key)
-            healthy, owners = members.healthy, len(members.owners)
-            if step.type != "DELETED" and (members.has_alike(pod) or _selects(budget, pod)):
-                members.take(pod)
+            selected = self._pods[budget.key]
+            known = selected.pods.get(pod.key)
+            healthy, owners = selected.healthy, len(selected.owners)
+            if change.type != "DELETED" and (selected.has_with_same_labels(pod) or _selects(budget, pod)):
+                selected.put(pod)
             elif known is not None:
-                members.drop(pod.key)
+                selected.remove(pod.key)
             else:
                 continue
-            if members.healthy < healthy or len(members.owners) > owners:
-                self.touch(budget.key)
+            if selected.healthy < healthy or len(selected.owners) > owners:
+                self.enqueue(budget.key)
             elif (
-                members.healthy > healthy or step.type != "MODIFIED" or known is None or known.deleting != pod.deleting
+                selected.healthy > healthy
+                or change.type != "MODIFIED"
+                or known is None
+                or known.deleting != pod.deleting
             ):
-                self.nudge(budget.key)
+                self.enqueue_rate_limited(budget.key)
 
     def reconcile(self, key: Key) -> None:
-        """Count, and write what changed."""
+        """Count the pods and write the status."""
         record = self.store.find(PDB, key)
         budget = record.value(kinds.POD_DISRUPTION_BUDGET) if record is not None else None
         if record is None or not isinstance(budget, PodDisruptionBudget):
             return
-        members = self._members[key]
-        disrupted = _still_disrupted(record, members, self.store.clock.now())
-        healthy = members.healthy - sum(is_healthy(members.pods[Key(key.namespace, name)]) for name in disrupted)
-        scale = self._scale(members.owners)
-        counted = count(budget.spec, pods=len(members.pods), scale=scale, healthy=healthy)
+        selected = self._pods[key]
+        disrupted = _still_disrupted(record, selected, self.store.clock.now())
+        healthy = selected.healthy - sum(is_healthy(selected.pods[Key(key.namespace, name)]) for name in disrupted)
+        scale = self._scale(selected.owners)
+        counted = count(budget.spec, pods=len(selected.pods), scale=scale, healthy=healthy)
         status = {
             "expectedPods": counted.expected,
             "desiredHealthy": counted.desired,
@@ -269,18 +270,18 @@ class PdbController(SimulatedController[Key]):
             "observedGeneration": record.meta["generation"],
         }
         if disrupted:
-            self.later(_EVICTION_PATIENCE.total_seconds(), self.touch, key)
+            self.later(_EVICTION_TIMEOUT.total_seconds(), self.enqueue, key)
         gone = {name: None for name in _disrupted_pods(record) if name not in disrupted}
-        said = {"type": "DisruptionAllowed", "observedGeneration": record.meta["generation"], "message": ""}
-        said |= _ALLOWED if counted.allowed > 0 else _DENIED
-        written = with_condition(record.plain.get("status") or {}, said, self.api.timestamp())
+        condition = {"type": "DisruptionAllowed", "observedGeneration": record.meta["generation"], "message": ""}
+        condition |= _ALLOWED if counted.allowed > 0 else _DENIED
+        written = with_condition(record.plain.get("status") or {}, condition, self.api.timestamp())
         status["conditions"] = written["conditions"]
         body = {"status": {**status, "disruptedPods": {**disrupted, **gone}}}
         self.api.patch(PDB, key, Patch(body, subresource="status"))
 
     def _scale(self, owners: Iterable[str]) -> int | None:
-        """What the distinct controllers of the pods ask for. Pods without one are not counted."""
-        asked: dict[str, int] = {}
+        """The sum of `replicas` over the distinct controllers of the pods; None if one has no such field."""
+        replicas: dict[str, int] = {}
         for uid in owners:
             owner = self.store.by_uid.get(uid)
             above = owner.controller if owner is not None else None
@@ -289,12 +290,12 @@ class PdbController(SimulatedController[Key]):
                 continue
             if "replicas" not in owner.plain["spec"] and owner.resource not in (DEPLOYMENTS, REPLICAS):
                 return None
-            asked[owner.uid] = int(owner.plain["spec"].get("replicas", 1))
-        return sum(asked.values())
+            replicas[owner.uid] = int(owner.plain["spec"].get("replicas", 1))
+        return sum(replicas.values())
 
 
-def _counts_alike(before: ObjectVersion, pod: ObjectVersion) -> bool:
-    """Whether no budget can tell the two versions of a pod apart."""
+def _counts_equally(before: ObjectVersion, pod: ObjectVersion) -> bool:
+    """Whether two versions of a pod are equal in everything that budgets read."""
     return (
         before.ready == pod.ready
         and before.deleting == pod.deleting
@@ -316,11 +317,11 @@ def _disrupted_pods(budget: ObjectVersion) -> dict[str, str]:
     return (budget.plain.get("status") or {}).get("disruptedPods") or {}
 
 
-def _still_disrupted(budget: ObjectVersion, members: Members, now: datetime) -> Plain:
-    """Evicted pods whose deletion has not shown up yet."""
+def _still_disrupted(budget: ObjectVersion, selected: BudgetPods, now: datetime) -> Plain:
+    """The evicted pods that are not being deleted yet."""
     still: Plain = {}
     for name, at in _disrupted_pods(budget).items():
-        pod = members.pods.get(Key(budget.key.namespace, name))
-        if pod is not None and not pod.deleting and datetime.fromisoformat(at) + _EVICTION_PATIENCE > now:
+        pod = selected.pods.get(Key(budget.key.namespace, name))
+        if pod is not None and not pod.deleting and datetime.fromisoformat(at) + _EVICTION_TIMEOUT > now:
             still[name] = at
     return still

@@ -1,9 +1,13 @@
-"""A stand-in for kube-scheduler: binds pending pods to nodes that fit, and says on the pod why none does.
+"""A simulated kube-scheduler: binds pending pods to fitting nodes, or sets the PodScheduled condition with the reasons.
 
-Written without the core's solver, so that one can be held against the other. Considers pods by priority, then age;
-among the nodes that fit takes the least allocated, ties by name. A pod that fits nowhere is tried again when a node, or
-the pods on it, changed so that this node alone would take it: as the real one's queueing hints have it, a node that has
-just come and is not ready yet wakes nobody. Leaves out preemption and volumes.
+It shares no code with the solver in `core`, so that each can be tested against the other. Pods are scheduled by
+priority, then age. Among the fitting nodes the least allocated one is chosen, ties by name. Preemption and volumes are
+not implemented.
+
+An unschedulable pod is retried only after a change that may make it fit, as with the queueing hints of kube-scheduler:
+a node, or the pods on it, changed so that the node now accepts the pod. A new node that is not ready accepts no pod and
+causes no retry. Pods of one ReplicaSet or Job ("shape") are equivalent: a node that refuses one of them in a cycle is
+not checked again for the others, so a cycle over many replicas costs little more than one over a single pod.
 """
 
 from string import digits
@@ -32,150 +36,152 @@ _NO_DIGITS = str.maketrans("", "", digits)
 
 
 class SimulatedScheduler(SimulatedController[str]):
-    """The scheduler."""
+    """Schedules all pods in cycles. The work queue has a single key, `_CYCLE`."""
 
-    hears = (NAMESPACE, NODE, POD)
-    pause = (0.02, 0.1)
+    watches = (NAMESPACE, NODE, POD)
+    reaction_delay = (0.02, 0.1)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
         self.scheduler_nodes = SchedulerNodes()
         self._demands = PodDemands()
-        self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
-        self._news: dict[str, None] = {}  # nodes that changed since the last cycle and may take a pod they did not
-        self._open: dict[str, tuple[list[SchedulerNode], list[list[str]]]] = {}  # by shape: for one cycle
+        self._pending: dict[Key, bool] = {}  # unbound pods; True: try again in the next cycle
+        self._changed_nodes: dict[str, None] = {}  # since the last cycle, in ways that may help a pending pod
+        # For one cycle, by shape: the nodes that have not refused the shape yet, and the refusals of the others.
+        self._open_nodes: dict[str, tuple[list[SchedulerNode], list[list[str]]]] = {}
 
-    def hear(self, step: StoreChange) -> None:
-        """Keep the picture of nodes and bound pods; a change that may help wakes waiting pods."""
-        record = step.after
-        gone = step.type == "DELETED"
+    def on_change(self, change: StoreChange) -> None:
+        """Update the cache of nodes and bound pods; a change that may help triggers a cycle."""
+        record = change.after
+        gone = change.type == "DELETED"
         if record.resource == NAMESPACE:
             self.scheduler_nodes.namespace_labels[record.key.name] = record.meta.get("labels") or {}
             return
         if record.resource == NODE:
             node = record.value(kinds.NODE)
             if isinstance(node, Node) and self.scheduler_nodes.note_node(node, gone=gone):
-                self._retry(node.name, everyone=bool(self.scheduler_nodes.repelling))
+                self._retry(node.name, all_pods=bool(self.scheduler_nodes.with_anti_affinity))
             elif gone:
-                self._retry_dependents()  # a domain fewer: what was uneven may be even now
+                self._retry_dependents()  # with one domain less, a topology spread may be satisfied
             return
         pod = record.value(kinds.POD)
         if isinstance(pod, Pod):
-            self._hear_pod(pod, step)
+            self._on_pod_change(pod, change)
 
-    def _hear_pod(self, pod: Pod, step: StoreChange) -> None:
-        gone = step.type == "DELETED"
+    def _on_pod_change(self, pod: Pod, change: StoreChange) -> None:
+        gone = change.type == "DELETED"
         if self.scheduler_nodes.note_pod(pod, gone=gone):
-            self._retry(pod.node_name, everyone=_repels(pod))
+            self._retry(pod.node_name, all_pods=_has_anti_affinity(pod))
         key = pod.key
         if gone or pod.node_name or not pod.active:
-            self._waiting.pop(key, None)
-        elif (key not in self._waiting or _asks_anew(step)) and _wants_binding(pod):
-            self._waiting[key] = True
-            self.touch(_CYCLE)
+            self._pending.pop(key, None)
+        elif (key not in self._pending or _constraints_changed(change)) and _is_schedulable(pod):
+            self._pending[key] = True
+            self.enqueue(_CYCLE)
 
-    def _retry(self, node: str, *, everyone: bool) -> None:
-        """Look again at whom the node takes now; at everyone, if more than this node may have opened."""
-        if not self._waiting:
+    def _retry(self, node: str, *, all_pods: bool) -> None:
+        """Retry the pods that fit this node now; all pods, if the change may affect other nodes too."""
+        if not self._pending:
             return
-        self._news[node] = None
-        if everyone:
-            self._waiting = dict.fromkeys(self._waiting, True)
-        self.touch(_CYCLE)
+        self._changed_nodes[node] = None
+        if all_pods:
+            self._pending = dict.fromkeys(self._pending, True)
+        self.enqueue(_CYCLE)
 
     def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
-        """One cycle over every waiting pod worth a try."""
-        hopeless: dict[str, str] = {}  # shapes that fitted nowhere in this cycle
+        """Run one cycle over the pending pods that may fit."""
+        unschedulable: dict[str, str] = {}  # messages of the shapes that fit no node in this cycle
         changed = [
             scheduler_node
-            for scheduler_node in map(self.scheduler_nodes.scheduler_node, self._news)
+            for scheduler_node in map(self.scheduler_nodes.scheduler_node, self._changed_nodes)
             if scheduler_node is not None
         ]
-        turned_away: set[str] = set()  # shapes that none of those takes, or takes any more
-        self._news.clear()
-        self._open.clear()
+        refused: set[str] = set()  # shapes that none of the changed nodes accepts
+        self._changed_nodes.clear()
+        self._open_nodes.clear()
         bound = False
         for record, pod in self._queue():
-            due, self._waiting[record.key] = self._waiting[record.key], False
-            if due or self._may_fit(record, pod, changed, turned_away):
-                bound = self._schedule(record, pod, hopeless) or bound
+            due, self._pending[record.key] = self._pending[record.key], False
+            if due or self._may_fit(record, pod, changed, refused):
+                bound = self._schedule(record, pod, unschedulable) or bound
         if bound:
             self._retry_dependents()
 
     def _retry_dependents(self) -> None:
-        for key in self._waiting:
+        """Retry the pods whose constraints depend on where other pods run."""
+        for key in self._pending:
             record = self.store.find(POD, key)
             pod = record.value(kinds.POD) if record is not None else None
             if isinstance(pod, Pod) and _depends_on_others(pod):
-                self._waiting[key] = True
-                self.touch(_CYCLE)
+                self._pending[key] = True
+                self.enqueue(_CYCLE)
 
     def _queue(self) -> list[tuple[ObjectVersion, Pod]]:
-        """Every waiting pod, the most important and then the oldest first."""
+        """Every pending pod, by priority and then age."""
         queue = []
-        for key in self._waiting:
+        for key in self._pending:
             record = self.store.find(POD, key)
             pod = record.value(kinds.POD) if record is not None else None
             if record is not None and isinstance(pod, Pod) and not pod.node_name:
                 queue.append((record, pod))
         return sorted(queue, key=lambda each: -each[0].plain["spec"].get("priority", 0))
 
-    def _may_fit(self, record: ObjectVersion, pod: Pod, changed: list[SchedulerNode], turned_away: set[str]) -> bool:
-        """Whether one of the nodes that changed takes the pod, or its neighbours have a say in it."""
+    def _may_fit(self, record: ObjectVersion, pod: Pod, changed: list[SchedulerNode], refused: set[str]) -> bool:
+        """Whether a changed node may accept the pod; always true for pods whose constraints involve other pods."""
         shape = _shape(record)
-        if not changed or shape in turned_away:
+        if not changed or shape in refused:
             return False
-        if _depends_on_others(pod) or _repels(pod):
+        if _depends_on_others(pod) or _has_anti_affinity(pod):
             return True
         demand = self._demands.of(pod)
         fits = any(not refusal(demand, scheduler_node) for scheduler_node in changed)
         if not fits and shape:
-            turned_away.add(shape)
+            refused.add(shape)
         return fits
 
-    def _schedule(self, record: ObjectVersion, pod: Pod, hopeless: dict[str, str]) -> bool:
+    def _schedule(self, record: ObjectVersion, pod: Pod, unschedulable: dict[str, str]) -> bool:
         shape = "" if _depends_on_others(pod) else _shape(record)
-        if shape in hopeless:
-            self._mark(record, hopeless[shape])
+        if shape in unschedulable:
+            self._mark(record, unschedulable[shape])
             return False
         demand = self._demands.of(pod)
         scheduler_node, message = self._choose(demand, shape)
         if scheduler_node is not None:
-            del self._waiting[pod.key]
+            del self._pending[pod.key]
             self.scheduler_nodes.assume(pod, scheduler_node.node.name, demand.request)
             self.api.bind(record, scheduler_node.node.name)
         else:
             if shape:
-                hopeless[shape] = message
+                unschedulable[shape] = message
             self._mark(record, message)
         return scheduler_node is not None
 
     def _choose(self, demand: PodDemand, shape: str) -> tuple[SchedulerNode | None, str]:
-        """The emptiest site that takes the pod. Once there is one, those as full as it are not asked.
+        """The least allocated node that accepts the pod; nodes that are fuller than the best so far are not checked.
 
-        A cycle only fills sites, it empties none: one that refused a pod is not asked again by those of its shape.
+        During a cycle nodes only fill up, so a node that refused a pod refuses all later pods of the same shape.
         """
-        sites, refusals = self._open.get(shape) or (self.scheduler_nodes.sites(), [])
+        nodes, refusals = self._open_nodes.get(shape) or (self.scheduler_nodes.sorted_nodes(), [])
         best: SchedulerNode | None = None
-        neighbourhood = InterPodAffinity(demand.pod, self.scheduler_nodes)
+        affinity = InterPodAffinity(demand.pod, self.scheduler_nodes)
         still_open: list[SchedulerNode] = []
-        unneighbourly: list[list[str]] = []
-        for scheduler_node in sites:
+        affinity_refusals: list[list[str]] = []
+        for scheduler_node in nodes:
             if best is None or scheduler_node.load < best.load:
                 if why := refusal(demand, scheduler_node):
                     refusals.append(why)
                     continue
-                if neighbourly := neighbourhood.refusal(scheduler_node):
-                    unneighbourly.append([neighbourly])
+                if why_not := affinity.refusal(scheduler_node):
+                    affinity_refusals.append([why_not])
                 else:
                     best = scheduler_node
             still_open.append(scheduler_node)
         if shape:
-            self._open[shape] = still_open, refusals
-        return best, summary([*refusals, *unneighbourly]) if best is None else ""
+            self._open_nodes[shape] = still_open, refusals
+        return best, summary([*refusals, *affinity_refusals]) if best is None else ""
 
     def _mark(self, record: ObjectVersion, message: str) -> None:
-        """Say why no node takes the pod; that one more does not, for the same reasons, is not worth a write."""
+        """Write the reasons to the pod, unless only the node counts in the message changed."""
         status = record.plain["status"]
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         known = [each.get("message", "") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
@@ -184,29 +190,29 @@ class SimulatedScheduler(SimulatedController[str]):
             self.api.update(record, {**record.plain, "status": marked}, "status")
 
 
-def _asks_anew(step: StoreChange) -> bool:
-    """Whether a pod came, or something about it changed that decides where it can run."""
-    before, after = step.before, step.after
+def _constraints_changed(change: StoreChange) -> bool:
+    """Whether a pod is new, or its spec or labels changed."""
+    before, after = change.before, change.after
     if before is None:
         return True
     return before.plain["spec"] is not after.plain["spec"] or before.meta.get("labels") != after.meta.get("labels")
 
 
-def _wants_binding(pod: Pod) -> bool:
+def _is_schedulable(pod: Pod) -> bool:
     return pod.spec.scheduler_name == SCHEDULER and not pod.spec.scheduling_gates
 
 
 def _depends_on_others(pod: Pod) -> bool:
-    """Whether binding another pod may open a place for this one."""
+    """Whether binding another pod may make this one schedulable."""
     attracted = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
     return attracted or bool(pod.spec.topology_spread_constraints)
 
 
-def _repels(pod: Pod) -> bool:
+def _has_anti_affinity(pod: Pod) -> bool:
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
 
 def _shape(record: ObjectVersion) -> str:
-    """Pods of one ReplicaSet or Job are alike: where one does not fit, the next does not either."""
+    """The uid of the ReplicaSet or Job whose pods are equivalent for scheduling; empty for other pods."""
     owner = record.controller
     return owner["uid"] if owner is not None and owner["kind"] in {"ReplicaSet", "Job"} else ""

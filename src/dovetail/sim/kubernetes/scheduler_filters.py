@@ -1,7 +1,8 @@
-"""Whether a pod fits a node: the scheduler's filters, in its order and with its words.
+"""The filter plugins of the simulated scheduler: taints, node selector and affinity, host ports and resources.
 
-Plain and complete rather than fast: taints, node selectors and affinity, host ports and resources here; what depends on
-other pods in `neighbours`. Never decides which of the fitting nodes is best.
+`SchedulerNodes` is the scheduler's cache: the nodes, the pods bound or assumed on them, and the free resources of each
+node, updated with every change. `refusal` checks one pod against one node in kube-scheduler's order of filters and
+with its messages. Filters that depend on other pods are in `inter_pod_affinity`. Scoring is in `scheduler`.
 """
 
 from collections import Counter
@@ -23,44 +24,44 @@ _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 @dataclass(slots=True)
 class SchedulerNode:
-    """A node as the scheduler sees it: what it has, what is taken, and by whom."""
+    """A node in the scheduler's cache: its allocatable resources, what is free, and its pods."""
 
     node: Node
     pods: dict[Key, Pod] = field(default_factory=dict)
-    room: dict[str, int] = field(default_factory=dict)  # allocatable, nano units
-    free: dict[str, int] = field(default_factory=dict)  # what the pods leave of it; below zero where there is none
+    allocatable: dict[str, int] = field(default_factory=dict)  # nano units
+    free: dict[str, int] = field(default_factory=dict)  # nano units; negative for an overcommitted resource
     load: float = 0.0
-    """How full the node is; the scheduler prefers the emptiest."""
+    """Requested cpu plus requested memory, each as a share of allocatable; the scheduler prefers low values."""
 
-    def renew(self, node: Node) -> None:
-        """The node changed."""
-        if node.status.allocatable is not self.node.status.allocatable or not self.room:
-            taken = {name: self.room.get(name, 0) - free for name, free in self.free.items()}
-            self.room = {name: amount.nano for name, amount in node.status.allocatable.items()}
-            self.free = dict(self.room)
-            self._take(taken)
+    def update(self, node: Node) -> None:
+        """Replace the node; recompute the free resources if its allocatable changed."""
+        if node.status.allocatable is not self.node.status.allocatable or not self.allocatable:
+            requested = {name: self.allocatable.get(name, 0) - free for name, free in self.free.items()}
+            self.allocatable = {name: amount.nano for name, amount in node.status.allocatable.items()}
+            self.free = dict(self.allocatable)
+            self._subtract(requested)
         self.node = node
 
-    def occupy(self, pod: Pod, request: Mapping[str, int]) -> None:
-        """A pod takes its place."""
+    def add_pod(self, pod: Pod, request: Mapping[str, int]) -> None:
+        """Add a pod and subtract its requests from the free resources."""
         self.pods[pod.key] = pod
-        self._take(request)
+        self._subtract(request)
 
-    def vacate(self, key: Key, request: Mapping[str, int]) -> None:
-        """A pod gives its place back."""
+    def remove_pod(self, key: Key, request: Mapping[str, int]) -> None:
+        """Remove a pod and free its requests."""
         if self.pods.pop(key, None) is not None:
-            self._take({name: -amount for name, amount in request.items()})
+            self._subtract({name: -amount for name, amount in request.items()})
 
-    def _take(self, request: Mapping[str, int]) -> None:
+    def _subtract(self, request: Mapping[str, int]) -> None:
         for name, amount in request.items():
             self.free[name] = self.free.get(name, 0) - amount
-        cpu, memory = self.room.get("cpu"), self.room.get("memory")
+        cpu, memory = self.allocatable.get("cpu"), self.allocatable.get("memory")
         self.load = ((cpu - self.free["cpu"]) / cpu if cpu else 0) + (
             (memory - self.free["memory"]) / memory if memory else 0
         )
 
     def missing(self, request: Mapping[str, int]) -> list[str]:
-        """The resources the request is short of."""
+        """The resources of which less is free than requested."""
         free = self.free
         return [name for name, amount in request.items() if amount > free.get(name, 0)]
 
@@ -70,113 +71,114 @@ class SchedulerNodes:
 
     def __init__(self) -> None:
         self.namespace_labels: dict[str, Mapping[str, str]] = {}
-        self.repelling: dict[Key, tuple[str, Pod]] = {}  # bound pods with anti-affinity of their own, and their nodes
-        self._sites: dict[str, SchedulerNode] = {}
-        self._ordered: list[SchedulerNode] | None = None
+        self.with_anti_affinity: dict[Key, tuple[str, Pod]] = {}  # bound pods with anti-affinity, and their nodes
+        self._nodes: dict[str, SchedulerNode] = {}
+        self._sorted: list[SchedulerNode] | None = None
         self._bound: dict[Key, tuple[str, Pod]] = {}
         self._requests: dict[Key, dict[str, int]] = {}
 
-    def sites(self) -> list[SchedulerNode]:
-        """The nodes by name."""
-        if self._ordered is None:
-            self._ordered = [self._sites[name] for name in sorted(self._sites)]
-        return self._ordered
+    def sorted_nodes(self) -> list[SchedulerNode]:
+        """All nodes, by name."""
+        if self._sorted is None:
+            self._sorted = [self._nodes[name] for name in sorted(self._nodes)]
+        return self._sorted
 
     def scheduler_node(self, name: str) -> SchedulerNode | None:
-        """One node."""
-        return self._sites.get(name)
+        """The node of that name, or None."""
+        return self._nodes.get(name)
 
     def note_node(self, node: Node, *, gone: bool) -> bool:
-        """A node came, changed or went; whether that may let a waiting pod in."""
+        """Add, update or remove a node; returns whether a pending pod may fit now."""
         name = node.name
-        known = self._sites.get(name)
+        known = self._nodes.get(name)
         if gone:
-            self._sites.pop(name, None)
-            self._ordered = None
+            self._nodes.pop(name, None)
+            self._sorted = None
             return False
         if known is None:
-            self._sites[name] = scheduler_node = SchedulerNode(node)
-            scheduler_node.renew(node)
-            self._ordered = None
-            for home, pod in self._bound.values():
-                if home == name:
-                    self._occupy(scheduler_node, pod, nano_requests(pod.spec))
+            self._nodes[name] = scheduler_node = SchedulerNode(node)
+            scheduler_node.update(node)
+            self._sorted = None
+            for bound_to, pod in self._bound.values():
+                if bound_to == name:
+                    self._add_pod(scheduler_node, pod, nano_requests(pod.spec))
             return True
         before = known.node
-        known.renew(node)
-        same = (before.spec, before.metadata.labels, before.status.allocatable, before.deleting)
-        return same != (node.spec, node.metadata.labels, node.status.allocatable, node.deleting)
+        known.update(node)
+        relevant = (before.spec, before.metadata.labels, before.status.allocatable, before.deleting)
+        return relevant != (node.spec, node.metadata.labels, node.status.allocatable, node.deleting)
 
     def note_pod(self, pod: Pod, *, gone: bool) -> bool:
-        """A pod came, changed or went; whether that may let a waiting pod in."""
+        """Add, update or remove a pod; returns whether a pending pod may fit now."""
         key = pod.key
         known = self._bound.get(key)
         if gone or pod.terminal or not pod.node_name:
             if known is None or (known[1].metadata.uid != pod.metadata.uid):
                 return False
             if not gone and not pod.terminal:
-                return False  # assumed here, and the binding has not come back yet
+                return False  # assumed; the change that binds it has not arrived yet
             self._release(*self._bound.pop(key))
             return True
         if known is not None and known[1].metadata.uid == pod.metadata.uid:
             self._bound[key] = (known[0], pod)
-            if (scheduler_node := self._sites.get(known[0])) is not None:
+            if (scheduler_node := self._nodes.get(known[0])) is not None:
                 scheduler_node.pods[key] = pod
             return False
         self.assume(pod, pod.node_name, nano_requests(pod.spec))
         return False
 
     def assume(self, pod: Pod, node: str, request: dict[str, int]) -> None:
-        """Count a pod on a node."""
+        """Count a pod as bound to a node before the binding is visible in the store."""
         self._bound[pod.key] = (node, pod)
         if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
-            self.repelling[pod.key] = (node, pod)
-        if (scheduler_node := self._sites.get(node)) is not None:
-            self._occupy(scheduler_node, pod, request)
+            self.with_anti_affinity[pod.key] = (node, pod)
+        if (scheduler_node := self._nodes.get(node)) is not None:
+            self._add_pod(scheduler_node, pod, request)
 
-    def _occupy(self, scheduler_node: SchedulerNode, pod: Pod, request: dict[str, int]) -> None:
+    def _add_pod(self, scheduler_node: SchedulerNode, pod: Pod, request: dict[str, int]) -> None:
         self._requests[pod.key] = request
-        scheduler_node.occupy(pod, request)
+        scheduler_node.add_pod(pod, request)
 
     def _release(self, node: str, pod: Pod) -> None:
         request = self._requests.pop(pod.key, {})
-        self.repelling.pop(pod.key, None)
-        if (scheduler_node := self._sites.get(node)) is not None:
-            scheduler_node.vacate(pod.key, request)
+        self.with_anti_affinity.pop(pod.key, None)
+        if (scheduler_node := self._nodes.get(node)) is not None:
+            scheduler_node.remove_pod(pod.key, request)
 
 
 def nano_requests(spec: PodSpec) -> dict[str, int]:
-    """What a pod needs, in nano units; what it does not ask for is left out."""
+    """The requests of a pod in nano units, without zeros."""
     return {name: amount.nano for name, amount in spec_requests(spec).items() if amount.nano}
 
 
 class PodDemand(NamedTuple):
-    """What a pod asks of a node: found once, held against many."""
+    """The scheduling inputs of a pod, computed once and checked against many nodes."""
 
     pod: Pod
     request: dict[str, int]
     ports: list[HostPort]
-    choosy: bool  # by labels of the node
+    selects_nodes: bool  # has a node selector or affinity
 
 
 class PodDemands:
-    """What pods ask for. Those made from one template share their containers, and with them what was found."""
+    """Cache of pod demands. Pods of one template share their decoded containers, and so their demand."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[PodSpec, dict[str, int], list[HostPort]]] = {}  # by identity of the containers
+        # By id of the containers tuple; the spec in the value keeps it alive, so that the id stays unique.
+        self._known: dict[int, tuple[PodSpec, dict[str, int], list[HostPort]]] = {}
 
     def of(self, pod: Pod) -> PodDemand:
-        """Read it out of the pod, or out of one like it."""
+        """The demand of a pod, computed or taken from a pod of the same template."""
         spec = pod.spec
         known = self._known.get(id(spec.containers))
-        if known is None or not _asks_alike(known[0], spec):
+        if known is None or not _equal_demand(known[0], spec):
             if len(self._known) >= _MOST_TEMPLATES:
                 self._known.clear()
             known = self._known[id(spec.containers)] = (spec, nano_requests(spec), _host_ports(pod))
         return PodDemand(pod, known[1], known[2], bool(spec.node_selector) or spec.affinity is not None)
 
 
-def _asks_alike(one: PodSpec, other: PodSpec) -> bool:
+def _equal_demand(one: PodSpec, other: PodSpec) -> bool:
     return (
         one.containers is other.containers
         and one.init_containers is other.init_containers
@@ -186,23 +188,19 @@ def _asks_alike(one: PodSpec, other: PodSpec) -> bool:
 
 
 def refusal(demand: PodDemand, scheduler_node: SchedulerNode) -> list[str]:
-    """Why the pod cannot run on the node, in the scheduler's words; empty if it can."""
+    """Why the pod cannot run on the node, as kube-scheduler words it; empty if it can."""
     pod, spec = demand.pod, scheduler_node.node.spec
-    if (spec.unschedulable or spec.taints) and (why := _kept_off(pod, scheduler_node)):
+    if (spec.unschedulable or spec.taints) and (why := _taint_refusal(pod, scheduler_node)):
         return [why]
-    if demand.choosy and not matches_node(pod.spec, scheduler_node.node):
+    if demand.selects_nodes and not matches_node(pod.spec, scheduler_node.node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     if demand.ports and _port_taken(demand.ports, scheduler_node):
         return ["node(s) didn't have free ports for the requested pod ports"]
     missing = scheduler_node.missing(demand.request)
-    return (
-        ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
-        if missing
-        else missing
-    )
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
 
 
-def _kept_off(pod: Pod, scheduler_node: SchedulerNode) -> str:
+def _taint_refusal(pod: Pod, scheduler_node: SchedulerNode) -> str:
     if scheduler_node.node.spec.unschedulable and not tolerates(pod.spec.tolerations, _UNSCHEDULABLE):
         return "node(s) were unschedulable"
     for taint in scheduler_node.node.spec.taints:
@@ -241,7 +239,7 @@ def matches_node(spec: PodSpec, node: Node) -> bool:
 
 
 def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
-    """All expressions hold; a term without any matches nothing."""
+    """Whether all expressions hold; an empty term matches no node."""
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node.name}
@@ -270,7 +268,7 @@ def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> b
 
 
 def summary(refusals: Iterable[Iterable[str]]) -> str:
-    """The message on the pod: how many nodes refused it, and why."""
+    """The message of the PodScheduled condition: how many nodes refused the pod, and why."""
     listed = [tuple(whys) for whys in refusals]
     if not listed:
         return "no nodes available to schedule pods"

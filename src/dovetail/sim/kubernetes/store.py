@@ -1,8 +1,13 @@
-"""Every object of the simulated cluster, each version of it once, with the history that watches are served from.
+"""The object store of the simulated API server: current objects, indexes, and the history that watches are served from.
 
-Knows versions, indexes and history; what a write means is decided in `apiserver`. Objects are never changed in place:
-a write stores a new record, and readers that hold an older one keep it. Listeners hear of a change after the write, in
-the same instant, in the order of the writes.
+`Table` holds the objects of one kind by key, and its recent changes in order. `ObjectVersion` is one immutable version
+of one object: a write stores a new version, and readers keep the one they hold. One counter numbers all writes, as the
+etcd revision does; it is the resource version.
+
+The store knows versions, indexes and history, but not the semantics of a write; those are in `api_server`. Indexes
+(by uid, by owner, pods by node, active pods by owner) are updated with each write, so every lookup takes time
+proportional to its result. Listeners are called after the write, in the same instant of virtual time, in the order of
+the writes.
 """
 
 import asyncio
@@ -17,28 +22,31 @@ from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Gone
 from dovetail.sim.event_log import LogEntry, entry_of
-from dovetail.sim.kubernetes.decode_cache import DecodeCache, Earlier
+from dovetail.sim.kubernetes.decode_cache import DecodeCache, PreviousVersion
 from dovetail.sim.kubernetes.kinds import POD, Resource
 from dovetail.sim.kubernetes.merge_patch import Plain
 
 T = TypeVar("T", bound=KubeObject)
 
-Standing = tuple[tuple[bool, bool, bool, int], str]
-"""Whether a pod is unbound, not running, unready, and how little its deletion costs; and when it was made, as text."""
+DeletionRank = tuple[tuple[bool, bool, bool, int], str]
+"""How a ReplicaSet ranks a pod for deletion: (unbound, not running, unready, negative deletion cost), creation time.
+
+The creation time is RFC 3339 text, which sorts like the instant.
+"""
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class ObjectVersion:
-    """One version of one object. What is read out of it is found once and shared by all who read it."""
+    """One version of one object. Decoded and derived values are computed once, on first use."""
 
     __slots__ = (
         "_active",
-        "_earlier",
+        "_decode_cache",
+        "_deletion_rank",
         "_node",
-        "_reading",
+        "_previous",
         "_ready",
-        "_standing",
         "_values",
         "controller",
         "deleting",
@@ -54,7 +62,7 @@ class ObjectVersion:
     key: Key
     uid: str
     deleting: bool
-    """Whether a delete was asked for."""
+    """Whether it has a deletionTimestamp."""
     owners: list[str]
     """The uids of its owners."""
     controller: Plain | None
@@ -65,30 +73,29 @@ class ObjectVersion:
         resource: Resource,
         plain: Plain,
         version: int,
-        reading: DecodeCache,
+        decode_cache: DecodeCache,
         before: "ObjectVersion | None" = None,
     ) -> None:
-        asked: Plain = plain["metadata"]
-        self.meta: Plain = {**asked, "resourceVersion": str(version)}
-        """Its metadata."""
+        written: Plain = plain["metadata"]
+        self.meta: Plain = {**written, "resourceVersion": str(version)}
         self.resource = resource
         self.plain: Plain = {**plain, "metadata": self.meta}
         self.version = version
-        same_meta = before is not None and asked is before.meta
+        same_meta = before is not None and written is before.meta
         if before is not None and same_meta:
             self.key, self.uid, self.deleting = before.key, before.uid, before.deleting
             self.owners, self.controller = before.owners, before.controller
         else:
-            self._identify(asked)
-        self._active: bool | None = None  # not looked for yet
-        self._ready: bool | None = None  # nor these
+            self._read_meta(written)
+        self._active: bool | None = None  # None: not computed yet, as for the next three
+        self._ready: bool | None = None
         self._node: str | None = None
-        self._standing: Standing | None = None
+        self._deletion_rank: DeletionRank | None = None
         self._values: dict[type, Any] = {}
-        self._reading = reading
-        self._earlier = before.heritage(same_meta=same_meta) if before is not None else None
+        self._decode_cache = decode_cache
+        self._previous = before.previous_version(same_meta=same_meta) if before is not None else None
 
-    def _identify(self, meta: Plain) -> None:
+    def _read_meta(self, meta: Plain) -> None:
         self.key = Key(meta.get("namespace", ""), meta["name"])
         self.uid = meta.get("uid", "")
         self.deleting = "deletionTimestamp" in meta
@@ -96,17 +103,17 @@ class ObjectVersion:
         self.owners = [owner["uid"] for owner in references]
         self.controller = next((each for each in references if each.get("controller")), None)
 
-    def heritage(self, *, same_meta: bool) -> Earlier | None:
-        """What has been read of it, or of a version before it, for the next version."""
+    def previous_version(self, *, same_meta: bool) -> PreviousVersion | None:
+        """The latest decoded version, this one or an earlier one, for decoding the next version."""
         if self._values:
-            return Earlier(self.plain, self._values, same_meta)
-        if same_meta or self._earlier is None:
-            return self._earlier
-        return self._earlier._replace(same_meta=False)
+            return PreviousVersion(self.plain, self._values, same_meta)
+        if same_meta or self._previous is None:
+            return self._previous
+        return self._previous._replace(same_meta=False)
 
     @property
     def active(self) -> bool:
-        """As a pod: neither at its end nor on its way out."""
+        """For a pod: neither finished nor being deleted."""
         if self._active is None:
             phase = (self.plain.get("status") or {}).get("phase")
             self._active = not self.deleting and phase not in {"Succeeded", "Failed"}
@@ -124,26 +131,26 @@ class ObjectVersion:
 
     @property
     def node(self) -> str:
-        """As a pod: the node it is bound to, or empty."""
+        """For a pod: the node it is bound to, or empty."""
         if self._node is None:
             self._node = self.plain["spec"].get("nodeName") or ""
         return self._node
 
     @property
-    def standing(self) -> Standing:
-        """As a pod: how readily its workload gives it up."""
-        if self._standing is None:
+    def deletion_rank(self) -> DeletionRank:
+        """For a pod: its rank when its ReplicaSet scales down."""
+        if self._deletion_rank is None:
             idle = (self.plain.get("status") or {}).get("phase") != "Running"
             cost = int((self.meta.get("annotations") or {}).get(_DELETION_COST, 0))
-            self._standing = (not self.node, idle, not self.ready, -cost), self.meta["creationTimestamp"]
-        return self._standing
+            self._deletion_rank = (not self.node, idle, not self.ready, -cost), self.meta["creationTimestamp"]
+        return self._deletion_rank
 
     def value(self, kind: Kind[T]) -> T | UnreadableObject:
-        """The record as a value of the model."""
+        """The object decoded as a value of the kind's model."""
         known: T | UnreadableObject | None = self._values.get(kind.model)
         if known is None:
-            known = self._values[kind.model] = self._reading.read(kind, self.plain, self._earlier)
-            self._earlier = None
+            known = self._values[kind.model] = self._decode_cache.read(kind, self.plain, self._previous)
+            self._previous = None
         return known
 
 
@@ -151,7 +158,7 @@ StepType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class StoreChange(NamedTuple):
-    """One change. `before` is None for an addition; for a deletion `after` is the last state."""
+    """One write. `before` is None for an addition; for a deletion `after` is the last state."""
 
     type: StepType
     before: ObjectVersion | None
@@ -165,7 +172,7 @@ class StoreChange(NamedTuple):
 
     @property
     def only_status(self) -> bool:
-        """Whether what the object asks for is as it was. Only for kinds with generations."""
+        """Whether the generation, and so the spec, is unchanged. Only for kinds with generations."""
         return self.before is not None and self.before.meta.get("generation") == self.after.meta.get("generation")
 
 
@@ -178,41 +185,41 @@ class Table:
 
     objects: dict[Key, ObjectVersion] = field(default_factory=dict)
     history: list[StoreChange] = field(default_factory=list)
-    forgotten: int = 0  # steps dropped from the front of the history
-    horizon: int = 0  # version of the last step dropped
+    forgotten: int = 0  # number of changes dropped from the front of the history
+    horizon: int = 0  # version of the last dropped change
     waiting: list[Listener] = field(default_factory=list)
-    """Called with the next step, once."""
+    """Called with the next change, once."""
     listeners: tuple[Listener, ...] = ()
 
     @property
-    def steps(self) -> int:
-        """How many changes there have ever been."""
+    def change_count(self) -> int:
+        """The number of changes ever made, dropped ones included."""
         return self.forgotten + len(self.history)
 
-    def append(self, step: StoreChange, limit: int) -> None:
-        """Remember a step and wake those who wait for it."""
-        self.history.append(step)
+    def append(self, change: StoreChange, limit: int) -> None:
+        """Add a change to the history and wake the waiting watches."""
+        self.history.append(change)
         if len(self.history) > 2 * limit:
             self.forget(len(self.history) - limit)
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
-            waiter(step)
+            waiter(change)
 
     def forget(self, count: int) -> None:
-        """Drop the oldest steps."""
+        """Drop the oldest changes."""
         if count:
             self.horizon = self.history[count - 1].version
             self.forgotten += count
             del self.history[:count]
 
     def position(self, since: int) -> int:
-        """Where a watch from that version starts, counted over all steps ever; `Gone` if it is too late for that."""
+        """The position in the whole history where a watch from that version starts; `Gone` if it was dropped."""
         if since < self.horizon:
             raise Gone(f"too old resource version: {since} ({self.horizon})")
-        return self.forgotten + bisect_right(self.history, since, key=lambda step: step.version)
+        return self.forgotten + bisect_right(self.history, since, key=lambda change: change.version)
 
-    def step(self, position: int) -> StoreChange | None:
-        """The step at a position, None if it has not happened yet; `Gone` if it is no longer kept."""
+    def change_at(self, position: int) -> StoreChange | None:
+        """The change at a position of the whole history; None if there is none yet, `Gone` if it was dropped."""
         index = position - self.forgotten
         if index < 0:
             raise Gone("the watch fell too far behind")
@@ -220,7 +227,7 @@ class Table:
 
 
 class Store:
-    """The objects, by kind and key."""
+    """All objects of the cluster, by kind and key."""
 
     def __init__(self, clock: Clock, *, history_limit: int = 10_000, keeps_log: bool = True) -> None:
         self.clock = clock
@@ -229,29 +236,27 @@ class Store:
         self.by_uid: dict[str, ObjectVersion] = {}
         self._history_limit = history_limit
         self._keeps_log = keeps_log
-        self._reading = DecodeCache()
+        self._decode_cache = DecodeCache()
         self._tables: dict[Resource, Table] = {}
         self._listeners: tuple[Listener, ...] = ()  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
         self._pods_by_node: dict[str, dict[Key, None]] = {}
-        self._counts: dict[
-            str, list[int]
-        ] = {}  # of active pods, and of those that are ready, by the uid of their owner
+        self._counts: dict[str, list[int]] = {}  # owner uid -> [active pods, those of them that are ready]
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop it lives on. To ask asyncio for it is a system call, which is too much for every write."""
+        """The event loop, cached: `get_running_loop` makes a system call, which is too slow for every write."""
         return asyncio.get_running_loop()
 
     def table(self, resource: Resource) -> Table:
-        """The table of a kind."""
+        """The table of a kind; created if it does not exist."""
         table = self._tables.get(resource)
         if table is None:
             table = self._tables[resource] = Table()
         return table
 
     def find(self, resource: Resource, key: Key) -> ObjectVersion | None:
-        """One object, if it is there."""
+        """The object, or None."""
         table = self._tables.get(resource)
         return table.objects.get(key) if table is not None else None
 
@@ -265,27 +270,27 @@ class Store:
         return [pods[key] for key in self._pods_by_node.get(node, ())]
 
     def owned_by(self, uid: str) -> list[ObjectVersion]:
-        """The objects that name this owner."""
+        """The objects that reference this owner."""
         return [self.by_uid[each] for each in self._dependents.get(uid, ())]
 
     def active_pods(self, owner: str) -> tuple[int, int]:
-        """How many active pods name this owner, and how many of them are ready."""
+        """The number of active pods that reference this owner, and how many of them are ready."""
         active, ready = self._counts.get(owner, (0, 0))
         return active, ready
 
     def listen(self, resources: Iterable[Resource], listener: Listener) -> None:
-        """Hear of every change of these kinds."""
+        """Call the listener after every change of these kinds."""
         for resource in resources:
             self.table(resource).listeners += (listener,)
 
     def listen_to_all(self, listener: Listener) -> None:
-        """Hear of every change of any kind."""
+        """Call the listener after every change of any kind."""
         self._listeners += (listener,)
 
-    def deafen(self, listener: Listener) -> None:
-        """Hear of nothing any more."""
-        for holder in self._tables.values():
-            holder.listeners = _without(listener, holder.listeners)
+    def stop_listening(self, listener: Listener) -> None:
+        """Remove a listener."""
+        for table in self._tables.values():
+            table.listeners = _without(listener, table.listeners)
         self._listeners = _without(listener, self._listeners)
 
     def put(self, resource: Resource, plain: Plain) -> ObjectVersion:
@@ -296,26 +301,26 @@ class Store:
         record = self._next(resource, plain, before)
         table.objects[record.key] = record
         self._index(before, record)
-        self._tell(table, StoreChange("MODIFIED" if before else "ADDED", before, record, self.loop.time()))
+        self._notify(table, StoreChange("MODIFIED" if before else "ADDED", before, record, self.loop.time()))
         return record
 
     def remove(self, record: ObjectVersion, plain: Plain | None = None) -> ObjectVersion:
-        """Take an object out; its last state, with what a last write made of it, carries the version of its removal."""
+        """Remove an object. `plain` is its last state if the write that removes it also changed it."""
         table = self.table(record.resource)
         current = table.objects.pop(record.key)
         last = self._next(record.resource, record.plain if plain is None else plain, current)
         self._index(current, None)
-        self._tell(table, StoreChange("DELETED", record, last, self.loop.time()))
+        self._notify(table, StoreChange("DELETED", record, last, self.loop.time()))
         return last
 
     def forget_history(self) -> None:
-        """Drop all history, as a restarted API server does: every watch from before must list again."""
+        """Drop all history, as a restarted API server does: every existing watch must list again."""
         for table in self._tables.values():
             table.forget(len(table.history))
 
     def _next(self, resource: Resource, plain: Plain, before: ObjectVersion | None) -> ObjectVersion:
         self.version += 1
-        return ObjectVersion(resource, plain, self.version, self._reading, before)
+        return ObjectVersion(resource, plain, self.version, self._decode_cache, before)
 
     def _index(self, before: ObjectVersion | None, after: ObjectVersion | None) -> None:
         if before is not None:
@@ -326,10 +331,10 @@ class Store:
             for owner in after.owners:
                 dependents = self._dependents[owner]
                 del dependents[before.uid]
-                dependents[after.uid] = None  # last, as what changed last
+                dependents[after.uid] = None  # moves it to the end: dependents are ordered by their last change
         else:
             self._index_owners(before, after)
-        if (before or after).resource == POD:  # type: ignore[union-attr]  # one of them is there
+        if (before or after).resource == POD:  # type: ignore[union-attr]  # one of them is not None
             self._index_pod(before, after)
 
     def _index_owners(self, before: ObjectVersion | None, after: ObjectVersion | None) -> None:
@@ -366,22 +371,22 @@ class Store:
             if not counts[0]:
                 del self._counts[owner]
 
-    def _tell(self, table: Table, step: StoreChange) -> None:
+    def _notify(self, table: Table, change: StoreChange) -> None:
         if self._keeps_log:
-            self.log.append(entry_of(step))
-        table.append(step, self._history_limit)
-        self.loop.call_soon(_spread, table.listeners, self._listeners, step)
+            self.log.append(entry_of(change))
+        table.append(change, self._history_limit)
+        self.loop.call_soon(_call_listeners, table.listeners, self._listeners, change)
 
     def log_bytes(self) -> bytes:
-        """The whole event log: equal for equal seeds."""
+        """The event log as text, one line per change."""
         return "".join(f"{entry}\n" for entry in self.log).encode()
 
 
-def _spread(listeners: Iterable[Listener], others: Iterable[Listener], step: StoreChange) -> None:
+def _call_listeners(listeners: Iterable[Listener], others: Iterable[Listener], change: StoreChange) -> None:
     for listener in listeners:
-        listener(step)
+        listener(change)
     for listener in others:
-        listener(step)
+        listener(change)
 
 
 def _without(listener: Listener, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:

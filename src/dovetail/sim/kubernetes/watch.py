@@ -1,14 +1,12 @@
-"""Label and field selectors as they stand in the query of a list or watch.
+"""List and watch: label and field selectors, watch streams, and the version of the objects that a list returns.
 
-One watch on one kind: history first, then changes as they happen, bookmarks in between, and an end.
+`WatchStream` sends the history after a resource version, then changes as they happen, with bookmarks in between, until
+its lifetime is over. With a selector, objects that start or stop to match appear as added or deleted, as in a real API
+server. A watch waits in the table's `waiting` list, so an idle watch costs nothing.
 
-A watch with a selector sees objects come and go as they start and stop matching, as a real one does.
-
-Which version of the objects a list answers with, as a real API server decides it.
-
-Without a resource version a list is a quorum read: what is committed now. With `0` it is served from the watch cache,
-which may lag behind by as much as the world is told to. Another version means: not older than that, or exactly at it.
-Older states are found by taking back the recorded steps, newest first.
+`view` implements the resource version semantics of lists: without a version the list is a quorum read; with `0` it
+comes from the watch cache, which may lag; any other version means "not older than", or "exactly". Earlier states are
+computed by undoing the recorded changes, newest first.
 """
 
 import asyncio
@@ -35,7 +33,7 @@ _TERM = re.compile(
 
 
 def label_selector(text: str) -> Selects:
-    """Read `a=b,c!=d,e in (x,y),f notin (z),g,!h`."""
+    """Parse `a=b,c!=d,e in (x,y),f notin (z),g,!h`."""
     terms: list[tuple[str, str, frozenset[str]]] = []
     place = 0
     while place < len(text):
@@ -68,7 +66,7 @@ def _holds(term: tuple[str, str, frozenset[str]], labels: Mapping[str, str]) -> 
 
 
 def field_selector(text: str) -> Selects:
-    """Read `spec.nodeName=a,metadata.name!=b`; a field that is not there counts as empty."""
+    """Parse `spec.nodeName=a,metadata.name!=b`; a missing field counts as empty."""
     terms: list[tuple[list[str], bool, str]] = []
     for term in filter(None, (part.strip() for part in text.split(","))):
         path, sign, value = re.split(r"(!=|==|=)", term, maxsplit=1)
@@ -88,7 +86,7 @@ T = TypeVar("T", bound=KubeObject)
 
 @dataclass(frozen=True, slots=True)
 class WatchTerms:
-    """How a watch behaves in time, in seconds."""
+    """Delay, bookmark interval and lifetime of a watch, in seconds."""
 
     delay: float  # from a write to its event
     bookmark_every: float
@@ -96,7 +94,7 @@ class WatchTerms:
 
 
 class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
-    """The stream of changes. It may be abandoned at any time; nothing has to be closed."""
+    """The stream of changes of one kind. It may be dropped at any time; nothing has to be closed."""
 
     def __init__(
         self, store: Store, kind: Kind[T], table: Table, selects: Selects, opened: Callable[[], Awaitable[WatchTerms]]
@@ -116,7 +114,7 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
         self._alarm: asyncio.TimerHandle | None = None
 
     def since(self, version: str) -> "WatchStream[T]":
-        """Start after this resource version; without one, start with what there is."""
+        """Start after this resource version; without one, send every existing object first."""
         self._since = version
         return self
 
@@ -129,17 +127,17 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
         while True:
             if self._initial:
                 return self._change("ADDED", self._initial.pop(0))
-            step = self._table.step(self._position)
-            if step is None:
+            change = self._table.change_at(self._position)
+            if change is None:
                 if (bookmark := await self._wait()) is not None:
                     return bookmark
                 continue
             loop = self._store.loop
-            if (late := step.at + self._terms.delay - loop.time()) > 0:
+            if (late := change.at + self._terms.delay - loop.time()) > 0:
                 await pause(loop, late)
             self._position += 1
-            if (change := self._seen(step)) is not None:
-                return change
+            if (event := self._to_event(change)) is not None:
+                return event
 
     async def _open(self) -> None:
         self._terms = await self._opened()
@@ -155,7 +153,7 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
             self._position = self._table.position(int(self._since))
 
     async def _wait(self) -> WatchEvent[T] | None:
-        """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
+        """Wait for the next change, at most until a bookmark is due; ends the watch when its lifetime is over."""
         loop = self._store.loop
         if loop.time() >= self._ends_at:
             raise StopAsyncIteration
@@ -163,7 +161,7 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
             self._bookmark_at = loop.time() + self._terms.bookmark_every
             return WatchEvent("BOOKMARK", str(self._store.version))
         self._waiter = loop.create_future()
-        self._table.waiting.append(self._hear)
+        self._table.waiting.append(self._on_change)
         if self._alarm is None:
             self._alarm = loop.call_at(min(self._ends_at, self._bookmark_at), self._ring)
         try:
@@ -174,35 +172,38 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
                 self._alarm = None
             raise
         finally:
-            if self._hear in self._table.waiting:
-                self._table.waiting.remove(self._hear)
+            if self._on_change in self._table.waiting:
+                self._table.waiting.remove(self._on_change)
         return None
 
     def _ring(self) -> None:
-        """A bookmark or the end is due. One alarm outlasts many changes; who does not wait finds out by itself."""
+        """Wake the watch for a bookmark or its end. The timer stays set across changes, to avoid a timer per wait."""
         self._alarm = None
         if self._waiter is not None:
             _wake(self._waiter)
 
-    def _hear(self, step: StoreChange) -> None:
-        """The step that was waited for has come; a method, since a closure that names itself is never freed alone."""
-        assert self._waiter is not None, "heard only while waiting"
-        if self._matches(step):
-            self._store.loop.call_at(step.at + self._terms.delay, _wake, self._waiter)
-        else:  # nothing to wake up for
+    def _on_change(self, change: StoreChange) -> None:
+        """Wake the watch after a matching change, else keep waiting.
+
+        A method, because a closure that refers to itself would need the cyclic garbage collector.
+        """
+        assert self._waiter is not None, "called only while waiting"
+        if self._matches(change):
+            self._store.loop.call_at(change.at + self._terms.delay, _wake, self._waiter)
+        else:  # does not match: skip it
             self._position += 1
-            self._table.waiting.append(self._hear)
+            self._table.waiting.append(self._on_change)
 
-    def _matches(self, step: StoreChange) -> bool:
-        before = step.before is not None and self._selects(step.before.plain)
-        return before or self._selects(step.after.plain)
+    def _matches(self, change: StoreChange) -> bool:
+        before = change.before is not None and self._selects(change.before.plain)
+        return before or self._selects(change.after.plain)
 
-    def _seen(self, step: StoreChange) -> WatchEvent[T] | None:
-        before = step.before is not None and self._selects(step.before.plain)
-        after = step.type != "DELETED" and self._selects(step.after.plain)
+    def _to_event(self, change: StoreChange) -> WatchEvent[T] | None:
+        before = change.before is not None and self._selects(change.before.plain)
+        after = change.type != "DELETED" and self._selects(change.after.plain)
         if before:
-            return self._change("MODIFIED" if after else "DELETED", step.after)
-        return self._change("ADDED", step.after) if after else None
+            return self._change("MODIFIED" if after else "DELETED", change.after)
+        return self._change("ADDED", change.after) if after else None
 
     def _change(self, kind: ChangeType, record: ObjectVersion) -> WatchEvent[T]:
         return WatchEvent(kind, record.meta["resourceVersion"], record.value(self._kind))
@@ -221,9 +222,9 @@ class ListedVersion(NamedTuple):
 
 
 def view(store: Store, table: Table, options: ListOptions, lag: float) -> ListedVersion:
-    """The objects a list with these options answers with."""
+    """The objects that a list with these options returns."""
     now = ListedVersion(table.objects.values(), store.version)
-    wanted = _wanted(options)
+    wanted = _requested_version(options)
     if wanted is None:
         return now
     if wanted > store.version:
@@ -231,14 +232,14 @@ def view(store: Store, table: Table, options: ListOptions, lag: float) -> Listed
     if options.exact:
         if wanted < table.horizon:
             raise Gone(f"The resourceVersion for the provided list is too old: {wanted}")
-        return _taken_back(now, table, lambda step: step.version > wanted)._replace(version=wanted)
+        return _undo(now, table, lambda change: change.version > wanted)._replace(version=wanted)
     cut = store.loop.time() - lag
-    cached = _taken_back(now, table, lambda step: step.at > cut)
+    cached = _undo(now, table, lambda change: change.at > cut)
     return cached if cached.version >= wanted else now
 
 
-def _wanted(options: ListOptions) -> int | None:
-    """The resource version asked for; None for a quorum read."""
+def _requested_version(options: ListOptions) -> int | None:
+    """The requested resource version; None for a quorum read."""
     asked = options.resource_version
     if options.exact and asked in ("", "0"):
         fault = Fault("resourceVersionMatch", f"Exact is forbidden for resourceVersion {asked!r}")
@@ -250,16 +251,16 @@ def _wanted(options: ListOptions) -> int | None:
     return int(asked)
 
 
-def _taken_back(now: ListedVersion, table: Table, undone: Callable[[StoreChange], bool]) -> ListedVersion:
+def _undo(now: ListedVersion, table: Table, undone: Callable[[StoreChange], bool]) -> ListedVersion:
     records: dict[Key, ObjectVersion] | None = None
     version = now.version
-    for step in reversed(table.history):
-        if not undone(step):
+    for change in reversed(table.history):
+        if not undone(change):
             break
         records = dict(table.objects) if records is None else records
-        version = step.version - 1
-        if step.before is None:
-            del records[step.after.key]
+        version = change.version - 1
+        if change.before is None:
+            del records[change.after.key]
         else:
-            records[step.after.key] = step.before
+            records[change.after.key] = change.before
     return now if records is None else ListedVersion(records.values(), version)

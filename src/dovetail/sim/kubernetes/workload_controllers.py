@@ -1,14 +1,11 @@
-"""Deployments and ReplicaSets: as many pods as asked for, and a rolling change of template.
+"""The ReplicaSet, Deployment, Job and DaemonSet controllers.
 
-Pods are made in one order and taken away in another: first those that serve least, as the real controller ranks them.
-They are made and taken away without delay; that more of them have become ready is reported once for a whole burst.
-
-Jobs: pods that run to their end, so many at a time, until enough have succeeded.
-
-DaemonSets: one pod on every node that takes it.
-
-A pod is pinned to its node by affinity and bound by the scheduler like any other, and it tolerates what the real
-controller makes daemons tolerate.
+ReplicaSets scale down by the ranking of the real controller: unbound, unready, cheap to delete and young pods first.
+Pods are created and deleted without delay; newly ready pods are reported with a rate limit.
+Deployments keep a ReplicaSet for each template and roll with a surge of 25% and 25% unavailable, the defaults.
+Jobs run `parallelism` pods at a time until `completions` have succeeded.
+DaemonSet pods are pinned to their node by node affinity, tolerate the taints that the real controller makes them
+tolerate, and are bound by the scheduler.
 """
 
 import hashlib
@@ -34,7 +31,7 @@ _TEMPLATE_HASH = "pod-template-hash"
 
 
 def owner_reference(owner: ObjectVersion) -> Plain:
-    """A reference that makes `owner` the controller."""
+    """An owner reference with `controller: true`."""
     return {
         "apiVersion": owner.plain["apiVersion"],
         "kind": owner.plain["kind"],
@@ -46,7 +43,7 @@ def owner_reference(owner: ObjectVersion) -> Plain:
 
 
 def pod_from(owner: ObjectVersion, template: Plain) -> Plain:
-    """A pod as the template of its owner asks for it."""
+    """A new pod from the pod template of its owner."""
     meta = template.get("metadata") or {}
     return {
         "apiVersion": "v1",
@@ -63,33 +60,33 @@ def pod_from(owner: ObjectVersion, template: Plain) -> Plain:
 
 
 class ReplicaSets(SimulatedController[Key]):
-    """Keeps as many pods as each ReplicaSet asks for."""
+    """Keeps the number of pods that each ReplicaSet specifies."""
 
-    hears = (REPLICAS, POD)
+    watches = (REPLICAS, POD)
 
-    def hear(self, step: StoreChange) -> None:
-        """A ReplicaSet asks for something else, or one of its pods came, went, became ready or ceased to be."""
-        if step.after.resource == REPLICAS:
-            if not step.only_status:
-                self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "ReplicaSet":
-            self._hear_pod(Key(step.after.key.namespace, owner["name"]), step)
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a ReplicaSet whose spec changed, or one of whose pods appeared, ended or changed readiness."""
+        if change.after.resource == REPLICAS:
+            if not change.only_status:
+                self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "ReplicaSet":
+            self._on_pod_change(Key(change.after.key.namespace, owner["name"]), change)
 
-    def _hear_pod(self, key: Key, step: StoreChange) -> None:
-        before, pod = step.before, step.after
-        active = pod.active and step.type != "DELETED"
+    def _on_pod_change(self, key: Key, change: StoreChange) -> None:
+        before, pod = change.before, change.after
+        active = pod.active and change.type != "DELETED"
         if before is None or before.active != active or before.owners != pod.owners:
-            self.touch(key)
+            self.enqueue(key)
         elif before.ready != pod.ready:
-            self.nudge(key)
+            self.enqueue_rate_limited(key)
 
     def reconcile(self, key: Key) -> None:
-        """Make or take away pods, then report."""
+        """Create or delete pods, then update the status."""
         record = self.store.find(REPLICAS, key)
         if record is None or record.deleting:
             return
-        there, _ = self.store.active_pods(record.uid)
-        missing = int(record.plain["spec"].get("replicas", 1)) - there
+        active, _ = self.store.active_pods(record.uid)
+        missing = int(record.plain["spec"].get("replicas", 1)) - active
         for _ in range(missing):
             self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
         for pod in self._ranked(self._active(record))[:-missing] if missing < 0 else ():
@@ -112,35 +109,36 @@ class ReplicaSets(SimulatedController[Key]):
             self.api.patch(REPLICAS, record.key, Patch({"status": status}, subresource="status"))
 
     def _ranked(self, pods: list[ObjectVersion]) -> list[ObjectVersion]:
-        """First to go first: unbound, not running, not ready, cheap to delete, doubled up on a node, young."""
-        together = Counter([pod.node for pod in pods])
+        """The pods in the order of their deletion: unbound, not running, unready, low deletion cost, on a node with
+        many pods of the ReplicaSet, young."""
+        pods_by_node = Counter([pod.node for pod in pods])
 
         def rank(pod: ObjectVersion) -> tuple[tuple[bool, bool, bool, int], int, str]:
-            standing, born_at = pod.standing  # as text it orders like the instant itself
-            return standing, together[pod.node], born_at
+            deletion_rank, created_at = pod.deletion_rank
+            return deletion_rank, pods_by_node[pod.node], created_at
 
         return sorted(pods, key=rank, reverse=True)
 
 
 class Deployments(SimulatedController[Key]):
-    """Keeps one ReplicaSet for each template, and moves replicas from old ones to the new one."""
+    """Keeps one ReplicaSet for each template, and moves replicas from the old ones to the new one."""
 
-    hears = (DEPLOYMENTS, REPLICAS)
+    watches = (DEPLOYMENTS, REPLICAS)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
-        self._hashes: dict[Key, tuple[Plain, str]] = {}  # the template last seen of each, with its hash
+        self._hashes: dict[Key, tuple[Plain, str]] = {}  # the last template of each Deployment, with its hash
 
-    def hear(self, step: StoreChange) -> None:
-        """A Deployment changed, or one of its ReplicaSets did."""
-        if step.after.resource == DEPLOYMENTS:
-            if not step.only_status:
-                self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "Deployment":
-            self.touch(Key(step.after.key.namespace, owner["name"]))
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a Deployment that changed, or one of whose ReplicaSets did."""
+        if change.after.resource == DEPLOYMENTS:
+            if not change.only_status:
+                self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "Deployment":
+            self.enqueue(Key(change.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
-        """Bring the ReplicaSets towards what the Deployment asks for."""
+        """Create, scale or roll the ReplicaSets, then update the status."""
         record = self.store.find(DEPLOYMENTS, key)
         if record is None or record.deleting:
             self._hashes.pop(key, None)
@@ -184,22 +182,22 @@ class Deployments(SimulatedController[Key]):
             self.api.patch(REPLICAS, replica_set.key, Patch({"spec": {"replicas": replicas}}))
 
     def _roll(self, record: ObjectVersion, new: ObjectVersion, old: list[ObjectVersion]) -> None:
-        """Surge up to a quarter above, and stay at most a quarter below, what is asked for."""
+        """One step of a rolling update, with maxSurge 25% (rounded up) and maxUnavailable 25% (rounded down)."""
         replicas = int(record.plain["spec"].get("replicas", 1))
         surge, unavailable = -(-replicas // 4), replicas // 4
         old_replicas = sum(each.plain["spec"]["replicas"] for each in old)
-        room = replicas + surge - old_replicas - new.plain["spec"]["replicas"]
-        self._scale(new, min(replicas, new.plain["spec"]["replicas"] + max(0, room)))
+        headroom = replicas + surge - old_replicas - new.plain["spec"]["replicas"]
+        self._scale(new, min(replicas, new.plain["spec"]["replicas"] + max(0, headroom)))
         available = sum(self._available(each) for each in (new, *old))
         spare = available - (replicas - unavailable)
         for each in sorted(old, key=lambda each: each.key):
-            taken = max(0, min(each.plain["spec"]["replicas"], spare))
-            spare -= taken
-            if taken:
-                self._scale(each, each.plain["spec"]["replicas"] - taken)
+            removed = max(0, min(each.plain["spec"]["replicas"], spare))
+            spare -= removed
+            if removed:
+                self._scale(each, each.plain["spec"]["replicas"] - removed)
 
     def _available(self, replica_set: ObjectVersion) -> int:
-        """Ready pods that the ReplicaSet is not about to take away."""
+        """The ready pods of a ReplicaSet, without those it is about to delete."""
         _, ready = self.store.active_pods(replica_set.uid)
         return min(ready, int(replica_set.plain["spec"]["replicas"]))
 
@@ -220,19 +218,19 @@ def _template_hash(template: Plain) -> str:
 
 
 class Jobs(SimulatedController[Key]):
-    """Keeps the pods of each Job going until it is complete."""
+    """Runs the pods of each Job until it is complete."""
 
-    hears = (JOBS, POD)
+    watches = (JOBS, POD)
 
-    def hear(self, step: StoreChange) -> None:
-        """A Job changed, or one of its pods did."""
-        if step.after.resource == JOBS:
-            self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "Job":
-            self.touch(Key(step.after.key.namespace, owner["name"]))
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a Job that changed, or one of whose pods did."""
+        if change.after.resource == JOBS:
+            self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "Job":
+            self.enqueue(Key(change.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
-        """Start what is missing, then report."""
+        """Create missing pods, then update the status."""
         record = self.store.find(JOBS, key)
         if record is None or record.deleting or (record.plain.get("status") or {}).get("completionTime"):
             return
@@ -271,24 +269,28 @@ _DAEMON_TOLERATIONS = (
 
 
 class DaemonSets(SimulatedController[Key]):
-    """Keeps one pod of each DaemonSet on every node it wants."""
+    """Keeps one pod of each DaemonSet on every node that matches it."""
 
-    hears = (DAEMONS, NODE, POD)
+    watches = (DAEMONS, NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
-        """A DaemonSet, one of its pods, or a node changed in a way that matters."""
-        record = step.after
+    def on_change(self, change: StoreChange) -> None:
+        """Enqueue a DaemonSet that changed or one of whose pods did; all of them if a node's labels or taints did."""
+        record = change.after
         if record.resource == DAEMONS:
-            self.touch(record.key)
+            self.enqueue(record.key)
         elif record.resource == NODE:
-            if step.type != "MODIFIED" or step.before is None or _place(step.before) != _place(record):
+            if (
+                change.type != "MODIFIED"
+                or change.before is None
+                or _labels_and_taints(change.before) != _labels_and_taints(record)
+            ):
                 for daemon_set in self.store.all(DAEMONS):
-                    self.touch(daemon_set.key)
+                    self.enqueue(daemon_set.key)
         elif (owner := record.controller) is not None and owner["kind"] == "DaemonSet":
-            self.touch(Key(record.key.namespace, owner["name"]))
+            self.enqueue(Key(record.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
-        """Add pods to nodes without, take them from nodes that do not want them any more."""
+        """Create pods on matching nodes without one, delete them from nodes that no longer match."""
         record = self.store.find(DAEMONS, key)
         if record is None or record.deleting:
             return
@@ -302,22 +304,20 @@ class DaemonSets(SimulatedController[Key]):
         self._report(record)
 
     def _place_on(self, record: ObjectVersion, name: str, node: Node, pods: list[ObjectVersion]) -> None:
-        pod = self._prototype(record, name)
+        pod = self._pod_for(record, name)
         probe = codec.from_plain(kinds.POD, {**pod, "metadata": {**pod["metadata"], "name": "probe"}})
         if not isinstance(probe, Pod):
             return
         fits = matches_node(probe.spec, node)
-        runs, stays = (
-            fits and _tolerates(probe, node, NO_SCHEDULE, NO_EXECUTE),
-            fits and _tolerates(probe, node, NO_EXECUTE),
-        )
+        should_run = fits and _tolerates(probe, node, NO_SCHEDULE, NO_EXECUTE)
+        may_stay = fits and _tolerates(probe, node, NO_EXECUTE)
         for each in pods:
-            if not each.deleting and (not stays or not each.active):
+            if not each.deleting and (not may_stay or not each.active):
                 self.api.delete(POD, each.key, Deletion(uid=each.uid))
-        if runs and not any(each.active or each.deleting for each in pods):
+        if should_run and not any(each.active or each.deleting for each in pods):
             self.api.create(POD, pod)
 
-    def _prototype(self, record: ObjectVersion, node: str) -> Plain:
+    def _pod_for(self, record: ObjectVersion, node: str) -> Plain:
         pod = pod_from(record, record.plain["spec"]["template"])
         spec = dict(pod["spec"])
         extra = [_plain_toleration(each) for each in _DAEMON_TOLERATIONS]
@@ -336,7 +336,7 @@ class DaemonSets(SimulatedController[Key]):
         self.api.patch(DAEMONS, record.key, Patch({"status": status}, subresource="status"))
 
 
-def _place(node: ObjectVersion) -> tuple[object, object]:
+def _labels_and_taints(node: ObjectVersion) -> tuple[object, object]:
     return node.meta.get("labels"), (node.plain.get("spec") or {}).get("taints")
 
 
@@ -349,7 +349,7 @@ def _plain_toleration(toleration: Toleration) -> Plain:
 
 
 def _pinned(affinity: Plain, node: str) -> Plain:
-    """The affinity with every required term bound to one node."""
+    """The affinity with every required term restricted to one node."""
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     node_affinity = affinity.get("nodeAffinity") or {}
     required = node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
@@ -359,7 +359,7 @@ def _pinned(affinity: Plain, node: str) -> Plain:
 
 
 def _target(pod: ObjectVersion) -> str:
-    """The node a daemon pod is for, bound or not."""
+    """The node that a DaemonSet pod is pinned to, bound or not."""
     if pod.node:
         return pod.node
     required = pod.plain["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]

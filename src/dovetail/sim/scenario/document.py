@@ -1,7 +1,8 @@
-"""A scenario as people write it: what the cluster starts with, what runs on it and what happens to it.
+"""The scenario file format: what the cluster starts with, the workloads on it, and the events that happen to it.
 
-Times in a scenario count from its start: `90m`, `36h`, `2d`, `1d12h`. Objects are plain Kubernetes manifests; whether
-a cluster would take them is not looked at here.
+Each part of the document is a `Part`, parsed strictly by `parsing`; `check` adds rules on the values of one part. Times
+count from the start of the scenario: `90m`, `36h`, `2d`, `1d12h`. Objects are plain Kubernetes manifests; whether a
+cluster accepts them is checked when the scenario is loaded, not here.
 """
 
 import re
@@ -34,33 +35,33 @@ KIND = "Scenario"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
-Some = Annotated[int, msgspec.Meta(ge=1)]
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+NonNegative = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Weight = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
-Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 CHOICES = ("random", "busiest")
 ROUND = "$(round)"
 
 
 class Turn(Part, frozen=True):
-    """From `at` on, this many replicas."""
+    """A change of a workload: this many replicas from `at` on."""
 
     at: Span
     replicas: Count
 
 
 class Daily(Part, frozen=True):
-    """Replicas that swing once a day between two numbers, highest at `peak` (UTC); weekends may be quieter."""
+    """Replicas that follow a daily cycle between `low` and `high`, highest at `peak` (UTC), less on weekends."""
 
     low: Count
     high: Count
     peak: str = "14:00"
     every: Stretch = msgspec.field(default_factory=lambda: Stretch("15m"))
-    weekend: Amount = 1.0
-    noise: Amount = 0.0
+    weekend: NonNegative = 1.0
+    noise: NonNegative = 0.0
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """Low is low, and the peak is a time of day."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """`low` must not exceed `high`, and `peak` must be a time of day."""
         if self.low > self.high:
             yield "", f"low {self.low} is above high {self.high}; swap them"
         if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", self.peak):
@@ -68,15 +69,15 @@ class Daily(Part, frozen=True):
 
 
 class Runs(Part, frozen=True):
-    """A Job started again and again: how often, how long its pods run, and how many there are."""
+    """A Job that is started repeatedly: its interval, the run time of its pods, and their number."""
 
     every: Stretch
     lasts: Span
-    pods: Some = 1
+    pods: PositiveInt = 1
 
 
 class Workload(Part, frozen=True):
-    """Pods of one kind. Exactly one of `replicas`, `turns`, `daily`, `runs` says how many there are."""
+    """Pods of one template. Exactly one of `replicas`, `turns`, `daily`, `runs` defines their number."""
 
     one_of: ClassVar[tuple[str, ...]] = ("replicas", "turns", "daily", "runs")
 
@@ -93,25 +94,24 @@ class Workload(Part, frozen=True):
     pod: dict[str, Any] = {}
     max_unavailable: int | str | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """It can be called that in a cluster, and its budget is one."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """Names must be valid, and `maxUnavailable` a number or percentage."""
         for field, text in (("name", self.name), ("namespace", self.namespace)):
             if not NAME.fullmatch(text):
-                yield field, f"must be small letters, digits and dashes, at most 63, got {text!r}"
-        yield from _allowed(self.max_unavailable)
+                yield field, f"must be lowercase letters, digits and dashes, at most 63, got {text!r}"
+        yield from _max_unavailable_faults(self.max_unavailable)
 
 
-def _allowed(unavailable: int | str | None) -> Iterable[tuple[str, str]]:
-    """What a PodDisruptionBudget may allow."""
+def _max_unavailable_faults(unavailable: int | str | None) -> Iterable[tuple[str, str]]:
     written = "0" if unavailable is None else str(unavailable)
     if not re.fullmatch(r"\d+|\d{1,2}%|100%", written):
-        yield "maxUnavailable", f"must be a number or a share from 0% to 100%, got {unavailable!r}"
+        yield "maxUnavailable", f"must be a number or a percentage from 0% to 100%, got {unavailable!r}"
 
 
-class Patched(Part, frozen=True):
-    """A merge patch of one object by kind and name, or of every object of the kind when no name is given.
+class ObjectPatch(Part, frozen=True):
+    """A merge patch of one object by kind and name, or of every object of the kind if no name is given.
 
-    `$(round)` in a text of the patch is the number of the time an event happens: 1 at first, then 2.
+    `$(round)` in a string of the patch is replaced by the number of the repetition, starting with 1.
     """
 
     kind: str
@@ -121,7 +121,7 @@ class Patched(Part, frozen=True):
 
 
 def numbered(written: Any, round_number: int) -> Any:
-    """A patch with the number of the round in place of `$(round)`."""
+    """A patch with `$(round)` replaced by the number of the repetition."""
     if isinstance(written, dict):
         return {key: numbered(value, round_number) for key, value in written.items()}
     if isinstance(written, list):
@@ -129,10 +129,10 @@ def numbered(written: Any, round_number: int) -> Any:
     return written.replace(ROUND, str(round_number)) if isinstance(written, str) else written
 
 
-class Struck(Part, frozen=True):
-    """Nodes something happens to: a number of them, or a share such as `10%`, at random by the seed, or the busiest.
+class NodeSelection(Part, frozen=True):
+    """The nodes that an event affects: a number or a percentage of them, random or the busiest.
 
-    They are ready and stay, unless `draining` asks for those that are on their way out.
+    Only ready nodes that are not being deleted, or with `draining` only those that are.
     """
 
     nodes: int | str = 1
@@ -141,34 +141,34 @@ class Struck(Part, frozen=True):
     draining: bool = False
     choose: str = "random"
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """A number or a share."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """`nodes` must be a number or percentage; the other fields have fixed choices."""
         number = share(self.nodes, 100)
         over = isinstance(self.nodes, str) and self.nodes.endswith("%") and (number or 0) > 100
         if number is None or over or (isinstance(self.nodes, int) and self.nodes < 0):
-            yield "nodes", f"must be a number or a share such as 10%, got {self.nodes!r}"
+            yield "nodes", f"must be a number or a percentage such as 10%, got {self.nodes!r}"
         if self.capacity_type not in {"", *CAPACITY_TYPES}:
             yield "capacityType", f"must be one of {', '.join(CAPACITY_TYPES)}, got {self.capacity_type!r}"
         if self.choose not in CHOICES:
             yield "choose", f"must be one of {', '.join(CHOICES)}, got {self.choose!r}"
 
 
-class NodeCondition(Struck, kw_only=True, frozen=True):
-    """Nodes whose condition of this type gets a new status, as an agent on the node would report it."""
+class NodeCondition(NodeSelection, kw_only=True, frozen=True):
+    """The nodes whose condition an event sets, as an agent on the node would."""
 
     type: str
     status: str = "True"
     reason: str = "Staged"
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """The status is one that Kubernetes knows."""
-        yield from super().sense()
+    def check(self) -> Iterable[tuple[str, str]]:
+        """The status must be a condition status of Kubernetes."""
+        yield from super().check()
         if self.status not in {"True", "False", "Unknown"}:
             yield "status", f"must be one of True, False, Unknown, got {self.status!r}"
 
 
 class ScenarioEvent(Part, frozen=True):
-    """Something that happens at one instant, or again and again. `title` says to people what it is."""
+    """An event at one instant, or repeated at an interval. `title` is its description for users."""
 
     one_of: ClassVar[tuple[str, ...]] = (
         *("interrupt", "fail", "vanish", "deleteNodes", "setCondition", "patch", "apply", "scale", "runJob"),
@@ -177,29 +177,29 @@ class ScenarioEvent(Part, frozen=True):
     at: Span
     every: Stretch | None = None
     title: str = ""
-    interrupt: Struck | None = None
-    fail: Struck | None = None
-    vanish: Struck | None = None
-    delete_nodes: Struck | None = None
+    interrupt: NodeSelection | None = None
+    fail: NodeSelection | None = None
+    vanish: NodeSelection | None = None
+    delete_nodes: NodeSelection | None = None
     set_condition: NodeCondition | None = None
-    patch: Patched | None = None
+    patch: ObjectPatch | None = None
     apply: dict[str, Any] | None = None
     scale: dict[str, Count] | None = None  # replicas by the name of a Deployment, or namespace/name
-    noise: Share = 0.0  # by which share replicas vary with the seed
+    noise: Fraction = 0.0  # replicas vary randomly by up to this fraction
     run_job: dict[str, Any] | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """What is applied says what it is, and what is run is a Job."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """`apply` must be a named object, `runJob` a Job, and `noise` needs `scale`."""
         if self.apply is not None and not named(self.apply):
             yield "apply", "needs apiVersion, kind and metadata.name"
         if self.run_job is not None and not (named(self.run_job) and self.run_job["kind"] == "Job"):
             yield "runJob", "must be a Job with apiVersion, kind and metadata.name"
         if self.noise and not self.scale:
-            yield "noise", "is for scale only; leave it out"
+            yield "noise", "can only be used with scale; remove it"
 
 
-class Blend(Part, frozen=True):
-    """Pods of one size among those of a generated cluster; `weight` says how many workloads have it."""
+class PodSize(Part, frozen=True):
+    """A pod size in a generated cluster; `weight` is the relative number of workloads with it."""
 
     cpu: Quantity
     memory: Quantity
@@ -207,38 +207,38 @@ class Blend(Part, frozen=True):
     annotations: dict[str, str] = {}
     max_unavailable: int | str | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """Its budget is one."""
-        return _allowed(self.max_unavailable)
+    def check(self) -> Iterable[tuple[str, str]]:
+        """`maxUnavailable` must be a number or percentage."""
+        return _max_unavailable_faults(self.max_unavailable)
 
 
-def _usual() -> tuple[Blend, ...]:
+def _default_mix() -> tuple[PodSize, ...]:
     sizes = (("100m", "256Mi", 4), ("250m", "512Mi", 4), ("500m", "2Gi", 3), ("1", "2Gi", 2), ("2", "8Gi", 1))
     return tuple(
-        Blend(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight) for cpu, memory, weight in sizes
+        PodSize(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight) for cpu, memory, weight in sizes
     )
 
 
 class Generate(Part, frozen=True):
-    """A cluster to start from that nobody recorded: so many nodes of the scenario's NodePools, with so many pods."""
+    """A generated initial cluster: the numbers of nodes of the scenario's NodePools, of pods and of workloads."""
 
-    nodes: Some
+    nodes: PositiveInt
     pods: Count
-    workloads: Some | None = None
+    workloads: PositiveInt | None = None
     seed: int | None = None
     filled: Percent = Percent("70%")
     age: Span = msgspec.field(default_factory=lambda: Span("7d"))
     nodepools: dict[str, Weight] = {}
-    mix: tuple[Blend, ...] = msgspec.field(default_factory=_usual)
+    mix: tuple[PodSize, ...] = msgspec.field(default_factory=_default_mix)
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """Nodes are filled with something."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """`mix` must not be empty."""
         if not self.mix:
-            yield "mix", "must have at least one size; leave it out for the usual ones"
+            yield "mix", "must have at least one size; remove it for the default sizes"
 
 
 class Scenario(Part, frozen=True):
-    """A whole story."""
+    """A whole scenario."""
 
     name: str
     start: datetime = EPOCH
@@ -255,26 +255,26 @@ class Scenario(Part, frozen=True):
 
 
 def read_scenario(written: object, name: str) -> Scenario:
-    """The scenario of a document; `ScenarioInvalid` with every fault."""
+    """Parse a scenario document; raises `ScenarioInvalid` with all faults."""
     if not isinstance(written, dict):
         raise ScenarioInvalid([Fault("", f"a scenario is a mapping with apiVersion, kind and spec, got {written!r}")])
     faults = [*header_faults(written, API_VERSION, KIND)]
     spec = written.get("spec")
-    given: object = spec
+    named_spec: object = spec
     if spec is None or isinstance(spec, dict):
-        titled = (written.get("metadata") or {}).get("name") if isinstance(written.get("metadata"), dict) else None
-        given = {**(spec or {}), "name": str(titled or name)}
-    scenario = read_part(given, Scenario, "spec", faults)
+        title = (written.get("metadata") or {}).get("name") if isinstance(written.get("metadata"), dict) else None
+        named_spec = {**(spec or {}), "name": str(title or name)}
+    scenario = read_part(named_spec, Scenario, "spec", faults)
     if isinstance(spec, dict) and "name" in spec:
         faults.append(Fault("spec.name", "is not known; a scenario is named in metadata.name"))
-    faults.extend(_together(spec or {}) if spec is None or isinstance(spec, dict) else ())
+    faults.extend(_cross_field_faults(spec or {}) if spec is None or isinstance(spec, dict) else ())
     if faults or scenario is None:
         raise ScenarioInvalid(faults)
     return msgspec.structs.replace(scenario, start=aware(scenario.start, UTC))
 
 
 def rename_deprecated(document: object) -> tuple[str, ...]:
-    """Give fields of a document that have a new name that name, in place; says what people should change."""
+    """Rename deprecated fields of a document in place; returns a warning for each."""
     spec = document.get("spec") if isinstance(document, dict) else None
     if not isinstance(spec, dict) or "happenings" not in spec or "events" in spec:
         return ()
@@ -282,22 +282,22 @@ def rename_deprecated(document: object) -> tuple[str, ...]:
     return ("spec.happenings: is deprecated and will not be read by the next release; rename it to events",)
 
 
-def _together(spec: Plain) -> Iterable[Fault]:
-    """The story starts from one cluster, and no two workloads are called the same."""
+def _cross_field_faults(spec: Plain) -> Iterable[Fault]:
+    """A scenario has one initial cluster, and the names of its workloads are unique."""
     if spec.get("snapshot") and spec.get("generate"):
-        yield Fault("spec.generate", "the story starts from a snapshot already; leave one of the two out")
+        yield Fault("spec.generate", "cannot be used with spec.snapshot; remove one of the two")
     seen: set[str] = set()
     workloads = spec.get("workloads")
     for index, each in enumerate(workloads if isinstance(workloads, list) else ()):
         if isinstance(each, dict) and "name" in each:
-            called = f"{each.get('namespace', 'default')}/{each['name']}"
-            if called in seen:
-                yield Fault(f"spec.workloads[{index}].name", f"{called} is there already; names are unique")
-            seen.add(called)
+            full_name = f"{each.get('namespace', 'default')}/{each['name']}"
+            if full_name in seen:
+                yield Fault(f"spec.workloads[{index}].name", f"{full_name} is used already; names must be unique")
+            seen.add(full_name)
 
 
 def named(plain: object) -> bool:
-    """Whether a manifest says what it is, in text."""
+    """Whether a manifest has apiVersion, kind and name, all as text."""
     if not isinstance(plain, dict):
         return False
     meta = plain.get("metadata")

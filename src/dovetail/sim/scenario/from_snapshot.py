@@ -1,10 +1,11 @@
-"""Puts a snapshot of a cluster into a world, so that a story can start from it.
+"""Writes a snapshot of a cluster into a world, as the initial cluster of a scenario.
 
-Machines are simulated: nodes and claims get the embedded provider's ids and its node class, whatever cloud they came
-from, and their price as the snapshot's catalogue has it. A snapshot has no Deployments, StatefulSets or Jobs, so pods
-that had an owner get one that brings them back when they are evicted: a ReplicaSet with as many replicas as there were.
-Deletions and commands that were under way are forgotten: the story starts from a cluster at rest. All get an identity
-that this world would never give: a snapshot of a simulated cluster may have the very ones it will.
+Instances are simulated: Nodes and NodeClaims get provider ids and the node class of the embedded provider, whatever
+cloud they come from, and the prices of the snapshot's catalog. A snapshot has no Deployments, StatefulSets or Jobs, so
+pods with a controller get a ReplicaSet with as many replicas, which recreates evicted pods.
+
+Deletions and commands in progress are dropped: the scenario starts from a cluster at rest. All uids are replaced,
+because a snapshot of a simulated cluster may have uids that this world will generate.
 """
 
 import uuid
@@ -35,8 +36,8 @@ CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default
 CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
 FAKE_NODE = "kwok.x-k8s.io/node"
 PRICE = "eks-node-viewer/instance-price"
-_FORGOTTEN = ("dovetail.sh/command", "dovetail.sh/replaces", NODEPOOL_HASH, NODEPOOL_HASH_VERSION, OWN_NODEPOOL_HASH)
-_STANDING = {"DaemonSet", "Node"}
+_DROPPED = ("dovetail.sh/command", "dovetail.sh/replaces", NODEPOOL_HASH, NODEPOOL_HASH_VERSION, OWN_NODEPOOL_HASH)
+_KEPT_OWNERS = {"DaemonSet", "Node"}
 _ORDER: tuple[Kind[Any], ...] = (
     kinds.NAMESPACE,
     kinds.STORAGE_CLASS,
@@ -52,21 +53,20 @@ _ORDER: tuple[Kind[Any], ...] = (
 
 
 def adopt(world: World, snapshot: Snapshot) -> None:
-    """Everything in the snapshot, as the world's own."""
+    """Write all objects of the snapshot into the world."""
     world.apply({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": CLASS["kind"], "metadata": {"name": "default"}})
     prices = _prices(snapshot)
     inventory = take_apart(snapshot)
     names = {node.provider_id: node.name for node in inventory.of(kinds.NODE) if node.provider_id}
     for kind in _ORDER:
         for value in inventory.of(kind):
-            plain = _settled(kind, value)
+            plain = _at_rest(kind, value)
             if kind in {kinds.NODE, kinds.NODE_CLAIM}:
                 _simulate(plain, prices, names)
             _put(world, kind, plain, value.key)
-    running = [
-        pod for pod in inventory.of(kinds.POD) if not pod.terminal and not pod.daemon
-    ]  # daemons come by themselves
-    pods = [_settled(kinds.POD, pod) for pod in running]
+    # The DaemonSet controller creates the pods of DaemonSets.
+    running = [pod for pod in inventory.of(kinds.POD) if not pod.terminal and not pod.daemon]
+    pods = [_at_rest(kinds.POD, pod) for pod in running]
     for owner in _owners(pods):
         world.store.put(REPLICAS, owner)
     for pod in pods:
@@ -77,14 +77,14 @@ def _put(world: World, kind: Kind[Any], plain: Plain, key: Key) -> None:
     resource: Resource = resource_of(kind)
     if kind is kinds.NODE_POOL:
         plain["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
-    if plain["metadata"]["uid"] in world.store.by_uid:  # written by hand: no two objects share one
-        plain["metadata"]["uid"] = _identity(f"{kind.name}/{key}")
+    if plain["metadata"]["uid"] in world.store.by_uid:  # a snapshot written by hand may repeat a uid
+        plain["metadata"]["uid"] = _new_uid(f"{kind.name}/{key}")
     if world.store.find(resource, key) is None:
         world.store.put(resource, plain)
 
 
-def _settled(kind: Kind[Any], value: Any) -> Plain:
-    """An object as if nothing were under way, with an identity."""
+def _at_rest(kind: Kind[Any], value: Any) -> Plain:
+    """The object with a new uid, without deletion and without commands in progress."""
     plain = codec.to_plain(kind, value)
     spec = plain.get("spec") or {}
     _add_images(spec["template"].get("spec") or {} if kind is kinds.DAEMON_SET else spec)
@@ -94,44 +94,44 @@ def _settled(kind: Kind[Any], value: Any) -> Plain:
         if key not in {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"}
     }
     meta.setdefault("generation", 1)
-    meta["uid"] = _identity(meta.get("uid") or f"{kind.name}/{value.key}")
+    meta["uid"] = _new_uid(meta.get("uid") or f"{kind.name}/{value.key}")
     if meta.get("ownerReferences"):
-        meta["ownerReferences"] = [{**owner, "uid": _identity(owner["uid"])} for owner in meta["ownerReferences"]]
+        meta["ownerReferences"] = [{**owner, "uid": _new_uid(owner["uid"])} for owner in meta["ownerReferences"]]
     if meta.get("annotations"):
-        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key not in _FORGOTTEN}
+        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key not in _DROPPED}
     return {**plain, "metadata": meta}
 
 
 def _add_images(spec: Plain) -> None:
-    """Snapshots do not keep the images of containers, and without one no pod can be created again."""
+    """Add images: snapshots do not contain them, and a pod without one cannot be created."""
     for field in ("containers", "initContainers"):
         for container in spec.get(field) or ():
             container.setdefault("image", "adopted")
 
 
-def _identity(of: str) -> str:
+def _new_uid(of: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, of))
 
 
 def _simulate(plain: Plain, prices: Mapping[tuple[str, ...], float], names: Mapping[str, str]) -> None:
-    """A machine of the embedded provider in place of the one there was; `names` has its Node's, by its old id."""
+    """Make a Node or NodeClaim refer to a simulated instance; `names` maps provider ids to Node names."""
     meta = plain["metadata"]
     labels = meta.setdefault("labels", {})
-    bought = tuple(labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE))
+    offering = tuple(labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE))
     labels[CLASS_LABEL] = CLASS["name"]
-    if NODEPOOL in labels:  # drains, though written by hand
+    if NODEPOOL in labels:  # a snapshot written by hand may lack the finalizer
         meta["finalizers"] = sorted({*meta.get("finalizers", ()), TERMINATION_FINALIZER})
-    if bought in prices:
-        labels[PRICE] = f"{prices[bought]:g}"
+    if offering in prices:
+        labels[PRICE] = f"{prices[offering]:g}"
     if plain["kind"] == kinds.NODE.name:
         plain.setdefault("spec", {})["providerID"] = f"kwok://{meta['name']}"
         meta.setdefault("annotations", {})[FAKE_NODE] = "fake"
         return
     plain["spec"]["nodeClassRef"] = dict(CLASS)
     status = plain.get("status") or {}
-    if machine := status.get("providerID"):  # one that has none is launched in the story
-        known = {"nodeName": names[machine]} if machine in names else {}
-        status = {**status, **known, "providerID": f"kwok://{names.get(machine, meta['name'])}"}
+    if provider_id := status.get("providerID"):  # a claim without one is launched during the scenario
+        known = {"nodeName": names[provider_id]} if provider_id in names else {}
+        status = {**status, **known, "providerID": f"kwok://{names.get(provider_id, meta['name'])}"}
     plain["status"] = status
 
 
@@ -145,11 +145,11 @@ def _prices(snapshot: Snapshot) -> dict[tuple[str, ...], float]:
 
 
 def _owners(pods: Iterable[Plain]) -> Iterable[Plain]:
-    """A ReplicaSet for every group of pods that had one owner; the pods are made to be its own."""
+    """A ReplicaSet for each group of pods with the same controller; changes the pods to belong to it."""
     groups: dict[str, list[Plain]] = {}
     for pod in pods:
         owner = next((each for each in pod["metadata"].get("ownerReferences") or () if each.get("controller")), None)
-        if owner is None or owner["kind"] in _STANDING:
+        if owner is None or owner["kind"] in _KEPT_OWNERS:
             continue
         owner.update(apiVersion="apps/v1", kind="ReplicaSet")
         groups.setdefault(owner["uid"], []).append(pod)

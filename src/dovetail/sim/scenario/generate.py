@@ -1,8 +1,9 @@
-"""Makes up a cluster to start from: which workloads run on which nodes, and what machines those are.
+"""Generates the initial cluster of a scenario: its nodes, their instance types, and the pods on them.
 
-Workloads are shared out among the NodePools, their pods are dealt to the nodes of their pool, and each node becomes the
-cheapest machine of a zone that holds its pods and is then no fuller than was asked for. So there are exactly as many
-nodes and pods as wanted, every node is one its pool could have bought, and the seed alone decides the rest.
+Nodes and workloads are divided among the NodePools by share. Pods are assigned to random nodes of their pool, some
+nodes getting more than others; then each node becomes the cheapest offering, in a random zone, that its pool allows and
+that its pods fill to at most the `filled` share. The result has exactly the requested numbers of nodes and pods, and
+depends only on the seed. Do not change the order of the random draws: recorded results depend on it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,202 +14,206 @@ from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
 from dovetail.model.resources import CPU, MEMORY, PODS, Quantity, Resources
-from dovetail.sim.scenario.document import Blend, Generate
+from dovetail.sim.scenario.document import Generate, PodSize
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 PODS_A_WORKLOAD = 15
 Amounts = tuple[int, int, int]
-"""Thousandths of cpu, bytes of memory, pods."""
+"""Millicores of cpu, bytes of memory, number of pods."""
 Catalogs = Mapping[str, tuple[InstanceType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedWorkload:
-    """Equal pods of one workload, at home in one pool."""
+    """A workload of equal pods, which run on nodes of one pool."""
 
     name: str
-    blend: Blend
+    size: PodSize
     pool: NodePool
 
 
 @dataclass(slots=True)
 class GeneratedNode:
-    """One node: of which pool, how long it has been there, its pods, and what it turned out to be."""
+    """One node with its pods; `type` and `offering` are chosen last."""
 
     name: str
     pool: NodePool
     age: float  # seconds before the start
-    crews: list[GeneratedWorkload] = field(default_factory=list)  # one entry a pod
+    workloads: list[GeneratedWorkload] = field(default_factory=list)  # one entry for each pod
     type: InstanceType | None = None
     offering: Offering | None = None
-    taken: Amounts = (0, 0, 0)
+    requested: Amounts = (0, 0, 0)
 
-    def with_one_more(self, generated_workload: GeneratedWorkload) -> Amounts:
-        """What its pods would take with one more."""
-        cpu, memory, pods = self.taken
-        return cpu + generated_workload.blend.cpu.milli, memory + generated_workload.blend.memory.units, pods + 1
+    def requests_with(self, workload: GeneratedWorkload) -> Amounts:
+        """The requests of its pods and one more pod."""
+        cpu, memory, pods = self.requested
+        return cpu + workload.size.cpu.milli, memory + workload.size.memory.units, pods + 1
 
-    def take(self, generated_workload: GeneratedWorkload) -> None:
-        """One more pod runs here."""
-        self.taken = self.with_one_more(generated_workload)
-        self.crews.append(generated_workload)
+    def add_pod(self, workload: GeneratedWorkload) -> None:
+        """Add one pod of the workload."""
+        self.requested = self.requests_with(workload)
+        self.workloads.append(workload)
 
 
 @dataclass(frozen=True, slots=True)
-class GeneratedOffering:
-    """An offering, flat."""
+class _Candidate:
+    """An offering with its instance type and allocatable resources."""
 
     type: InstanceType
     offering: Offering
-    room: Amounts
+    allocatable: Amounts
 
 
-def generate(wanted: Generate, seed: int, pools: Sequence[NodePool], catalogs: Catalogs) -> tuple[GeneratedNode, ...]:
-    """The machines of the cluster with their pods; `ScenarioInvalid` when they cannot be had."""
-    random = Random(f"{seed if wanted.seed is None else wanted.seed}/generate")  # noqa: S311 - reproducible, not secret
-    chosen = _shared(wanted, pools)
-    machines = [*_machines(wanted, chosen, random)]
-    shop = _Catalog(catalogs, wanted.filled.number)
+def generate(spec: Generate, seed: int, pools: Sequence[NodePool], catalogs: Catalogs) -> tuple[GeneratedNode, ...]:
+    """The nodes of the cluster with their pods; `ScenarioInvalid` if the pods do not fit."""
+    random = Random(f"{seed if spec.seed is None else spec.seed}/generate")  # noqa: S311 - reproducible, not secret
+    chosen = _pool_shares(spec, pools)
+    nodes = [*_create_nodes(spec, chosen, random)]
+    catalog = _Catalog(catalogs, spec.filled.number)
     faults: list[Fault] = []
-    for crews, home in _staffing(wanted, chosen, machines, random):
-        left = _deal(crews, home, shop, random)
+    for pods, pool_nodes in _pods_by_pool(spec, chosen, nodes, random):
+        left = _assign_pods(pods, pool_nodes, catalog, random)
         if left:
-            faults.append(_too_much(home[0].pool, len(home), left, str(wanted.filled)))
+            faults.append(_capacity_fault(pool_nodes[0].pool, len(pool_nodes), left, str(spec.filled)))
     if faults:
         raise ScenarioInvalid(faults)
-    for machine in machines:
-        shop.buy(machine, random)
-    return tuple(machines)
+    for node in nodes:
+        catalog.choose_offering(node, random)
+    return tuple(nodes)
 
 
-def _shared(wanted: Generate, pools: Sequence[NodePool]) -> dict[str, tuple[NodePool, float]]:
-    """The pools that take part, each with its share."""
+def _pool_shares(spec: Generate, pools: Sequence[NodePool]) -> dict[str, tuple[NodePool, float]]:
+    """The pools to use, each with its share of the total."""
     known = {pool.name: pool for pool in pools}
-    missing = sorted(set(wanted.nodepools) - set(known))
+    missing = sorted(set(spec.nodepools) - set(known))
     if missing:
-        there = ", ".join(sorted(known)) or "none"
+        names = ", ".join(sorted(known)) or "none"
         raise ScenarioInvalid(
-            Fault(f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {there}")
+            Fault(f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {names}")
             for name in missing
         )
-    shares = wanted.nodepools or dict.fromkeys(sorted(known), 1.0)
+    shares = spec.nodepools or dict.fromkeys(sorted(known), 1.0)
     total = sum(shares.values())
     return {name: (known[name], share / total) for name, share in sorted(shares.items())}
 
 
 def _counts(number: int, shares: Sequence[float]) -> list[int]:
-    """A whole number in parts by share: what is left over goes to those that are owed most."""
+    """Divide a number into integer parts by share; the largest fractions round up."""
     exact = [number * share for share in shares]
     parts = [int(each) for each in exact]
-    owed = sorted(range(len(parts)), key=lambda at: (parts[at] - exact[at], at))
-    for at in owed[: number - sum(parts)]:
+    by_fraction = sorted(range(len(parts)), key=lambda at: (parts[at] - exact[at], at))
+    for at in by_fraction[: number - sum(parts)]:
         parts[at] += 1
     return parts
 
 
-def _machines(
-    wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], random: Random
+def _create_nodes(
+    spec: Generate, chosen: Mapping[str, tuple[NodePool, float]], random: Random
 ) -> Iterator[GeneratedNode]:
-    counts = _counts(wanted.nodes, [share for _, share in chosen.values()])
+    counts = _counts(spec.nodes, [share for _, share in chosen.values()])
     for (name, (pool, _)), count in zip(chosen.items(), counts, strict=True):
         for number in range(count):
-            yield GeneratedNode(f"{name}-g{number:04}", pool, random.uniform(0.0, wanted.age.seconds))
+            yield GeneratedNode(f"{name}-g{number:04}", pool, random.uniform(0.0, spec.age.seconds))
 
 
-def _staffing(
-    wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], machines: Sequence[GeneratedNode], random: Random
+def _pods_by_pool(
+    spec: Generate, chosen: Mapping[str, tuple[NodePool, float]], nodes: Sequence[GeneratedNode], random: Random
 ) -> Iterator[tuple[list[GeneratedWorkload], list[GeneratedNode]]]:
-    """For each pool that has machines: a crew for each pod, and where they may be."""
-    by_pool = {name: [each for each in machines if each.pool.name == name] for name in chosen}
-    staffed = {name: value for name, value in chosen.items() if by_pool[name]}
-    whole = sum(share for _, share in staffed.values())
-    shares = [share / whole for _, share in staffed.values()]
-    number = max(wanted.workloads or wanted.pods // PODS_A_WORKLOAD, len(staffed))
-    parts = zip(staffed.items(), _counts(wanted.pods, shares), _counts(number, shares), strict=True)
-    for (name, (pool, _)), pods, crews in parts:
-        blends = random.choices(wanted.mix, [each.weight for each in wanted.mix], k=max(1, crews))
-        made = [GeneratedWorkload(f"{name}-w{at:03}", blend, pool) for at, blend in enumerate(blends)]
-        liked = [random.uniform(0.3, 1.7) for _ in made]
-        first = made[:pods]  # each has at least one, as far as there are enough
-        yield [*first, *random.choices(made, liked, k=pods - len(first))], by_pool[name]
+    """For each pool with nodes: the workload of each of its pods, and its nodes."""
+    by_pool = {name: [each for each in nodes if each.pool.name == name] for name in chosen}
+    used = {name: value for name, value in chosen.items() if by_pool[name]}
+    whole = sum(share for _, share in used.values())
+    shares = [share / whole for _, share in used.values()]
+    number = max(spec.workloads or spec.pods // PODS_A_WORKLOAD, len(used))
+    parts = zip(used.items(), _counts(spec.pods, shares), _counts(number, shares), strict=True)
+    for (name, (pool, _)), pods, count in parts:
+        sizes = random.choices(spec.mix, [each.weight for each in spec.mix], k=max(1, count))
+        workloads = [GeneratedWorkload(f"{name}-w{at:03}", size, pool) for at, size in enumerate(sizes)]
+        weights = [random.uniform(0.3, 1.7) for _ in workloads]
+        first = workloads[:pods]  # one pod for each workload, as far as there are enough pods
+        yield [*first, *random.choices(workloads, weights, k=pods - len(first))], by_pool[name]
 
 
-def _deal(
-    crews: Sequence[GeneratedWorkload], machines: Sequence[GeneratedNode], shop: "_Catalog", random: Random
+def _assign_pods(
+    workloads: Sequence[GeneratedWorkload], nodes: Sequence[GeneratedNode], catalog: "_Catalog", random: Random
 ) -> int:
-    """Give machines their pods, some more than others; says how many pods no machine could take."""
-    liked = [random.uniform(0.5, 1.5) for _ in machines]
+    """Assign each pod to a random node, or to the node with the fewest pods if it does not fit there.
+
+    Returns the number of pods that fit no node.
+    """
+    weights = [random.uniform(0.5, 1.5) for _ in nodes]
     left = 0
-    for generated_workload, likely in zip(crews, random.choices(machines, liked, k=len(crews)), strict=True):
-        others = (
-            sorted(machines, key=lambda each: len(each.crews)) if not shop.holds(likely, generated_workload) else ()
-        )
-        taker = next((each for each in (likely, *others) if shop.holds(each, generated_workload)), None)
-        if taker is None:
+    for workload, preferred in zip(workloads, random.choices(nodes, weights, k=len(workloads)), strict=True):
+        if catalog.fits(preferred, workload):
+            preferred.add_pod(workload)
+            continue
+        others = sorted(nodes, key=lambda each: len(each.workloads))
+        node = next((each for each in others if catalog.fits(each, workload)), None)
+        if node is None:
             left += 1
         else:
-            taker.take(generated_workload)
+            node.add_pod(workload)
     return left
 
 
 class _Catalog:
-    """What each pool could buy, by zone, cheapest first."""
+    """The offerings that each pool allows, by zone, cheapest first."""
 
     def __init__(self, catalogs: Catalogs, filled: int) -> None:
         self._catalogs = catalogs
         self._filled = filled
-        self._wares: dict[str, dict[str, list[GeneratedOffering]]] = {}
+        self._zones_by_pool: dict[str, dict[str, list[_Candidate]]] = {}
         self._sizes: dict[str, list[Amounts]] = {}
 
-    def holds(self, machine: GeneratedNode, generated_workload: GeneratedWorkload) -> bool:
-        """Whether its pool could buy a machine for its pods and one more."""
-        needed = self._full(machine.with_one_more(generated_workload))
-        return any(_within(needed, room) for room in self._largest(machine.pool))
+    def fits(self, node: GeneratedNode, workload: GeneratedWorkload) -> bool:
+        """Whether its pool allows an offering for the node's pods and one more."""
+        needed = self._required_capacity(node.requests_with(workload))
+        return any(_fits(needed, allocatable) for allocatable in self._largest(node.pool))
 
-    def buy(self, machine: GeneratedNode, random: Random) -> None:
-        """Make it the cheapest machine of some zone that holds its pods."""
-        zones, needed = self._zones(machine.pool), self._full(machine.taken)
+    def choose_offering(self, node: GeneratedNode, random: Random) -> None:
+        """Set the cheapest offering, in a random zone, that fits the node's pods."""
+        zones, needed = self._zones(node.pool), self._required_capacity(node.requested)
         for zone in random.sample(sorted(zones), len(zones)):
-            for generated_offering in zones[zone]:
-                if _within(needed, generated_offering.room):
-                    machine.type, machine.offering = generated_offering.type, generated_offering.offering
+            for candidate in zones[zone]:
+                if _fits(needed, candidate.allocatable):
+                    node.type, node.offering = candidate.type, candidate.offering
                     return
-        raise ScenarioInvalid([Fault("spec.generate", f"NodePool {machine.pool.name} may buy no machine at all")])
+        raise ScenarioInvalid([Fault("spec.generate", f"NodePool {node.pool.name} allows no available offering")])
 
-    def _full(self, taken: Amounts) -> Amounts:
-        """What a machine must have so that this fills it as much as wanted."""
-        return (-(-taken[0] * 100 // self._filled), -(-taken[1] * 100 // self._filled), taken[2])
+    def _required_capacity(self, requested: Amounts) -> Amounts:
+        """The allocatable resources that these requests fill to the `filled` share."""
+        return (-(-requested[0] * 100 // self._filled), -(-requested[1] * 100 // self._filled), requested[2])
 
     def _largest(self, pool: NodePool) -> list[Amounts]:
-        """The sizes of machines that no other the pool may buy exceeds."""
+        """The Pareto-maximal node sizes of the pool: what fits any node fits one of these."""
         if pool.name not in self._sizes:
-            every = {generated_offering.room for wares in self._zones(pool).values() for generated_offering in wares}
+            every = {candidate.allocatable for offerings in self._zones(pool).values() for candidate in offerings}
             self._sizes[pool.name] = [
-                room for room in sorted(every) if not any(room != other and _within(room, other) for other in every)
+                size for size in sorted(every) if not any(size != other and _fits(size, other) for other in every)
             ]
         return self._sizes[pool.name]
 
-    def _zones(self, pool: NodePool) -> dict[str, list[GeneratedOffering]]:
-        if pool.name not in self._wares:
-            zones: dict[str, list[GeneratedOffering]] = {}
+    def _zones(self, pool: NodePool) -> dict[str, list[_Candidate]]:
+        if pool.name not in self._zones_by_pool:
+            zones: dict[str, list[_Candidate]] = {}
             for type_ in self._catalogs.get(pool.name, ()):
                 for offering in type_.offerings:
                     both = type_.requirements.add(offering.requirements)
                     if offering.available and pool.requirements.intersects(both) is None:
                         zones.setdefault(offering.zone, []).append(
-                            GeneratedOffering(type_, offering, _room(type_.allocatable))
+                            _Candidate(type_, offering, _amounts(type_.allocatable))
                         )
-            for wares in zones.values():
-                wares.sort(key=lambda each: (each.offering.price, each.type.name, each.offering.capacity_type))
-            self._wares[pool.name] = zones
-        return self._wares[pool.name]
+            for offerings in zones.values():
+                offerings.sort(key=lambda each: (each.offering.price, each.type.name, each.offering.capacity_type))
+            self._zones_by_pool[pool.name] = zones
+        return self._zones_by_pool[pool.name]
 
 
-def _within(needed: Amounts, room: Amounts) -> bool:
-    return needed[0] <= room[0] and needed[1] <= room[1] and needed[2] <= room[2]
+def _fits(needed: Amounts, allocatable: Amounts) -> bool:
+    return needed[0] <= allocatable[0] and needed[1] <= allocatable[1] and needed[2] <= allocatable[2]
 
 
-def _room(amounts: Resources) -> Amounts:
+def _amounts(amounts: Resources) -> Amounts:
     nothing = Quantity.of(0)
     return (
         amounts.get(CPU, nothing).milli,
@@ -217,9 +222,9 @@ def _room(amounts: Resources) -> Amounts:
     )
 
 
-def _too_much(pool: NodePool, nodes: int, left: int, filled: str) -> Fault:
+def _capacity_fault(pool: NodePool, nodes: int, left: int, filled: str) -> Fault:
     return Fault(
         "spec.generate",
-        f"{nodes} of the largest machines that NodePool {pool.name} may buy, {filled} full, leave {left} pods over",
-        remedy="ask for more nodes, for fewer or smaller pods, or let the pool buy larger machines",
+        f"{left} pods do not fit {nodes} nodes of the largest types that NodePool {pool.name} allows, {filled} full",
+        remedy="use more nodes, fewer or smaller pods, or let the NodePool use larger instance types",
     )

@@ -1,4 +1,8 @@
-"""What a scenario puts into a cluster: manifests for its workloads, and how many of each there are at any time."""
+"""Manifests for the workloads of a scenario, and the number of their replicas over time.
+
+A workload becomes a Deployment, with a PodDisruptionBudget if it has `maxUnavailable`, or a series of Jobs. A group of
+a trace becomes a ReplicaSet.
+"""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +19,7 @@ DAY = 24 * 3600.0
 
 
 def deployment(work: Workload, replicas: int) -> Plain:
-    """The Deployment of a standing workload."""
+    """The Deployment of a workload."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -29,7 +33,7 @@ def deployment(work: Workload, replicas: int) -> Plain:
 
 
 def disruption_budget(work: Workload) -> Plain | None:
-    """Its PodDisruptionBudget, where it asks for one."""
+    """The PodDisruptionBudget of a workload with `maxUnavailable`, else None."""
     if work.max_unavailable is None:
         return None
     return {
@@ -41,7 +45,7 @@ def disruption_budget(work: Workload) -> Plain | None:
 
 
 def job(work: Workload, number: int) -> Plain:
-    """One run of a workload that runs again and again."""
+    """The Job of one run of a workload with `runs`."""
     assert work.runs is not None, "only workloads with runs have jobs"
     template = _template(work)
     template["metadata"]["annotations"] = {
@@ -86,9 +90,9 @@ def arrival(group: Arrival) -> Plain:
 
 
 def turns(work: Workload, start: datetime, lasts: float, random: Random) -> Iterator[tuple[float, int]]:
-    """When a standing workload changes and to how many replicas, from the start on, within the story."""
+    """The changes of a workload's replicas: seconds from the start, and the new number."""
     if work.daily is not None:
-        yield from _swing(work.daily, start, lasts, random)
+        yield from _daily_changes(work.daily, start, lasts, random)
     elif work.turns:
         if work.turns[0].at.seconds > 0:
             yield 0.0, 0
@@ -98,18 +102,19 @@ def turns(work: Workload, start: datetime, lasts: float, random: Random) -> Iter
         yield 0.0, work.replicas or 0
 
 
-def _swing(daily: Daily, start: datetime, lasts: float, random: Random) -> Iterator[tuple[float, int]]:
+def _daily_changes(daily: Daily, start: datetime, lasts: float, random: Random) -> Iterator[tuple[float, int]]:
+    """Replicas follow a cosine with its maximum at the peak, sampled at each interval."""
     hour, minute = map(int, daily.peak.split(":"))
     peak, last = (hour * 60 + minute) * 60.0, -1
     at = 0.0
     while at <= lasts:
         now = start + timedelta(seconds=at)
-        of_day = now.hour * 3600 + now.minute * 60 + now.second
-        height = (1 + math.cos(2 * math.pi * (of_day - peak) / DAY)) / 2
-        quiet = daily.weekend if now.weekday() >= 5 else 1.0
-        wanted = daily.low + (daily.high - daily.low) * height * quiet
-        wanted *= 1 + daily.noise * random.uniform(-1, 1)
-        replicas = max(0, round(wanted))
+        second_of_day = now.hour * 3600 + now.minute * 60 + now.second
+        height = (1 + math.cos(2 * math.pi * (second_of_day - peak) / DAY)) / 2
+        weekend = daily.weekend if now.weekday() >= 5 else 1.0
+        exact = daily.low + (daily.high - daily.low) * height * weekend
+        exact *= 1 + daily.noise * random.uniform(-1, 1)
+        replicas = max(0, round(exact))
         if replicas != last:
             yield at, replicas
             last = replicas

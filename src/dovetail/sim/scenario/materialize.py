@@ -1,4 +1,8 @@
-"""Puts a generated cluster into a world as if it had long been there: claims, nodes, owners, budgets and pods."""
+"""Writes a generated cluster into a world, with objects in the state of a cluster that has run for a while.
+
+Creates the NodeClaims, Nodes and pods, the ReplicaSets that own the pods, and their PodDisruptionBudgets, with creation
+times before the start of the scenario. Uids derive from kind and name, so that equal scenarios give equal objects.
+"""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -25,166 +29,170 @@ from dovetail.sim.scenario.generate import GeneratedNode, GeneratedWorkload
 from dovetail.sim.world import World
 
 Plain = dict[str, Any]
-CREW = "generated-workload"
-_PASSED = ("Launched", "Registered", "Initialized", "Ready")
-_USUAL = {OS: "linux", ARCH: "amd64"}
+WORKLOAD_LABEL = "generated-workload"
+_CONDITIONS = ("Launched", "Registered", "Initialized", "Ready")
+_DEFAULT_LABELS = {OS: "linux", ARCH: "amd64"}
 
 
-def stand(world: World, machines: Iterable[GeneratedNode], start: datetime) -> None:
-    """Everything that belongs to these machines, with the ages they have at the start."""
-    machines = tuple(machines)
-    for plain in (*_owners(machines, start), *_nodes(machines, start)):
+def stand(world: World, nodes: Iterable[GeneratedNode], start: datetime) -> None:
+    """Write all objects of these nodes into the store."""
+    nodes = tuple(nodes)
+    for plain in (*_owners(nodes, start), *_nodes(nodes, start)):
         world.store.put(resource_of_plain(plain), plain)
 
 
-def _owners(machines: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain]:
-    crews: dict[str, list[GeneratedNode]] = {}
-    known: dict[str, GeneratedWorkload] = {}
-    for machine in machines:
-        for generated_workload in machine.crews:
-            known[generated_workload.name] = generated_workload
-            crews.setdefault(generated_workload.name, []).append(machine)
-    for name, on in crews.items():
-        generated_workload = known[name]
-        selector = {"matchLabels": {CREW: name}}
-        born = _stamp(start, max(machine.age for machine in on))
-        spec = {"replicas": len(on), "selector": selector, "template": _template(generated_workload)}
-        yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": _meta("ReplicaSet", name, born), "spec": spec}
-        if generated_workload.blend.max_unavailable is not None:
-            guard = {"maxUnavailable": generated_workload.blend.max_unavailable, "selector": selector}
-            kind = "PodDisruptionBudget"
-            yield {"apiVersion": "policy/v1", "kind": kind, "metadata": _meta(kind, name, born), "spec": guard}
+def _owners(nodes: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain]:
+    """The ReplicaSet of each workload, and its PodDisruptionBudget."""
+    nodes_by_workload: dict[str, list[GeneratedNode]] = {}
+    workloads: dict[str, GeneratedWorkload] = {}
+    for node in nodes:
+        for workload in node.workloads:
+            workloads[workload.name] = workload
+            nodes_by_workload.setdefault(workload.name, []).append(node)
+    for name, on in nodes_by_workload.items():
+        workload = workloads[name]
+        selector = {"matchLabels": {WORKLOAD_LABEL: name}}
+        created_at = _stamp(start, max(node.age for node in on))
+        spec = {"replicas": len(on), "selector": selector, "template": _template(workload)}
+        meta = _meta("ReplicaSet", name, created_at)
+        yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
+        if workload.size.max_unavailable is not None:
+            spec = {"maxUnavailable": workload.size.max_unavailable, "selector": selector}
+            meta = _meta("PodDisruptionBudget", name, created_at)
+            yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}
 
 
-def _nodes(machines: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain]:
-    for machine in machines:
-        born = _stamp(start, machine.age)
-        labels = _labels(machine)
-        yield _claim(machine, labels, born)
-        yield _node(machine, labels, born)
-        for number, generated_workload in enumerate(machine.crews):
-            yield _pod(generated_workload, machine, f"{generated_workload.name}-{machine.name}-{number}", born)
+def _nodes(nodes: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain]:
+    for node in nodes:
+        created_at = _stamp(start, node.age)
+        labels = _labels(node)
+        yield _claim(node, labels, created_at)
+        yield _node(node, labels, created_at)
+        for number, workload in enumerate(node.workloads):
+            yield _pod(workload, node, f"{workload.name}-{node.name}-{number}", created_at)
 
 
-def _claim(machine: GeneratedNode, labels: dict[str, str], born: str) -> Plain:
-    pool, template = machine.pool, machine.pool.spec.template.spec
+def _claim(node: GeneratedNode, labels: dict[str, str], created_at: str) -> Plain:
+    pool, template = node.pool, node.pool.spec.template.spec
     ref = template.node_class_ref
     owner = _owner("karpenter.sh/v1", "NodePool", pool.name, pool.metadata.uid)
-    settled = {key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)}
+    requirements = {key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)}
     spec: Plain = {
-        "requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in settled.items()],
+        "requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in requirements.items()],
         "resources": {"requests": {}},
         "nodeClassRef": {"group": ref.group, "kind": ref.kind, "name": ref.name},
         "expireAfter": str(pool.hard_expire_after),
-        "taints": _taints(machine),
+        "taints": _taints(node),
     }
     if template.termination_grace_period is not None:
         spec["terminationGracePeriod"] = str(template.termination_grace_period)
-    passed = [{"type": each, "status": "True", "reason": each, "lastTransitionTime": born} for each in _PASSED]
+    conditions = [
+        {"type": each, "status": "True", "reason": each, "lastTransitionTime": created_at} for each in _CONDITIONS
+    ]
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
         "metadata": {
-            **_meta("NodeClaim", machine.name, born, namespace=""),
+            **_meta("NodeClaim", node.name, created_at, namespace=""),
             "labels": labels,
             "finalizers": [TERMINATION_FINALIZER],
             "ownerReferences": [owner],
         },
         "spec": spec,
         "status": {
-            "providerID": f"kwok://{machine.name}",
-            "nodeName": machine.name,
-            **_amounts(machine),
-            "conditions": passed,
-            "lastPodEventTime": born,
+            "providerID": f"kwok://{node.name}",
+            "nodeName": node.name,
+            **_amounts(node),
+            "conditions": conditions,
+            "lastPodEventTime": created_at,
         },
     }
 
 
-def _node(machine: GeneratedNode, labels: dict[str, str], born: str) -> Plain:
-    meta = _meta("NodeClaim", machine.name, born, namespace="")
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": born}
+def _node(node: GeneratedNode, labels: dict[str, str], created_at: str) -> Plain:
+    meta = _meta("NodeClaim", node.name, created_at, namespace="")
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": created_at}
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {
-            **_meta("Node", machine.name, born, namespace=""),
+            **_meta("Node", node.name, created_at, namespace=""),
             "labels": {**labels, REGISTERED: "true", INITIALIZED: "true"},
             "annotations": {FAKE_NODE: "fake"},
             "finalizers": [TERMINATION_FINALIZER],
-            "ownerReferences": [_owner("karpenter.sh/v1", "NodeClaim", machine.name, meta["uid"])],
+            "ownerReferences": [_owner("karpenter.sh/v1", "NodeClaim", node.name, meta["uid"])],
         },
-        "spec": {"providerID": f"kwok://{machine.name}", "taints": _taints(machine)},
-        "status": {**_amounts(machine), "phase": "Running", "conditions": [{**ready, "lastHeartbeatTime": born}]},
+        "spec": {"providerID": f"kwok://{node.name}", "taints": _taints(node)},
+        "status": {**_amounts(node), "phase": "Running", "conditions": [{**ready, "lastHeartbeatTime": created_at}]},
     }
 
 
-def _pod(generated_workload: GeneratedWorkload, machine: GeneratedNode, name: str, born: str) -> Plain:
-    owner = _meta("ReplicaSet", generated_workload.name, born)
-    template = _template(generated_workload)
-    conditions = [{"type": each, "status": "True", "lastTransitionTime": born} for each in ("PodScheduled", "Ready")]
+def _pod(workload: GeneratedWorkload, node: GeneratedNode, name: str, created_at: str) -> Plain:
+    owner = _meta("ReplicaSet", workload.name, created_at)
+    template = _template(workload)
+    conditions = [
+        {"type": each, "status": "True", "lastTransitionTime": created_at} for each in ("PodScheduled", "Ready")
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            **_meta("Pod", name, born),
+            **_meta("Pod", name, created_at),
             **template["metadata"],
-            "ownerReferences": [
-                _owner("apps/v1", "ReplicaSet", generated_workload.name, owner["uid"]) | {"controller": True}
-            ],
+            "ownerReferences": [_owner("apps/v1", "ReplicaSet", workload.name, owner["uid"]) | {"controller": True}],
         },
-        "spec": {**template["spec"], "nodeName": machine.name},
-        "status": {"phase": "Running", "conditions": conditions, "startTime": born},
+        "spec": {**template["spec"], "nodeName": node.name},
+        "status": {"phase": "Running", "conditions": conditions, "startTime": created_at},
     }
 
 
-def _template(generated_workload: GeneratedWorkload) -> Plain:
-    """Its pods tolerate what their own pool puts on its nodes."""
-    requests = {"cpu": str(generated_workload.blend.cpu), "memory": str(generated_workload.blend.memory)}
+def _template(workload: GeneratedWorkload) -> Plain:
+    """The pod template; its pods tolerate the taints of their NodePool."""
+    requests = {"cpu": str(workload.size.cpu), "memory": str(workload.size.memory)}
     tolerations = [
         {"key": each.key, "operator": "Equal", "value": each.value, "effect": each.effect}
-        for each in generated_workload.pool.spec.template.spec.taints
+        for each in workload.pool.spec.template.spec.taints
     ]
-    container = {"name": "main", "image": generated_workload.name, "resources": {"requests": requests}}
+    container = {"name": "main", "image": workload.name, "resources": {"requests": requests}}
     return {
         "metadata": {
-            "labels": {CREW: generated_workload.name},
-            "annotations": dict(generated_workload.blend.annotations),
+            "labels": {WORKLOAD_LABEL: workload.name},
+            "annotations": dict(workload.size.annotations),
         },
         "spec": {"containers": [container], "tolerations": tolerations},
     }
 
 
-def _labels(machine: GeneratedNode) -> dict[str, str]:
-    assert machine.type is not None, "only machines that were bought stand"
-    assert machine.offering is not None, "only machines that were bought stand"
-    settled = machine.pool.requirements.add(machine.type.requirements, machine.offering.requirements)
+def _labels(node: GeneratedNode) -> dict[str, str]:
+    assert node.type is not None, "the offering of a node is chosen before it is written"
+    assert node.offering is not None, "the offering of a node is chosen before it is written"
+    requirements = node.pool.requirements.add(node.type.requirements, node.offering.requirements)
     return {
-        **settled.labels(),
-        **{key: _one(settled, key, usual) for key, usual in _USUAL.items()},
-        NODEPOOL: machine.pool.name,
-        CLASS_LABEL: machine.pool.node_class_ref.name,
-        HOSTNAME: machine.name,
+        **requirements.labels(),
+        **{key: _one(requirements, key, default) for key, default in _DEFAULT_LABELS.items()},
+        NODEPOOL: node.pool.name,
+        CLASS_LABEL: node.pool.node_class_ref.name,
+        HOSTNAME: node.name,
         FAKE_NODE: "fake",
-        PRICE: f"{machine.offering.price:f}",
+        PRICE: f"{node.offering.price:f}",
     }
 
 
-def _one(settled: Requirements, key: str, usual: str) -> str:
-    """A type may run several systems; a node runs one."""
-    allowed = settled.get(key)
-    return usual if allowed.has(usual) else allowed.any()
+def _one(requirements: Requirements, key: str, default: str) -> str:
+    """One allowed value of a label, preferably the default: an instance type may allow several, a node has one."""
+    allowed = requirements.get(key)
+    return default if allowed.has(default) else allowed.any()
 
 
-def _taints(machine: GeneratedNode) -> list[Plain]:
+def _taints(node: GeneratedNode) -> list[Plain]:
     return [
-        {"key": each.key, "value": each.value, "effect": each.effect} for each in machine.pool.spec.template.spec.taints
+        {"key": each.key, "value": each.value, "effect": each.effect} for each in node.pool.spec.template.spec.taints
     ]
 
 
-def _amounts(machine: GeneratedNode) -> Plain:
-    assert machine.type is not None, "only machines that were bought stand"
-    return {"capacity": _plain(machine.type.capacity), "allocatable": _plain(machine.type.allocatable)}
+def _amounts(node: GeneratedNode) -> Plain:
+    assert node.type is not None, "the offering of a node is chosen before it is written"
+    return {"capacity": _plain(node.type.capacity), "allocatable": _plain(node.type.allocatable)}
 
 
 def _plain(amounts: Resources) -> dict[str, str]:
@@ -195,10 +203,10 @@ def _owner(api_version: str, kind: str, name: str, uid: str) -> Plain:
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": True}
 
 
-def _meta(kind: str, name: str, born: str, namespace: str = "default") -> Plain:
+def _meta(kind: str, name: str, created_at: str, namespace: str = "default") -> Plain:
     uid = str(uuid.uuid5(uuid.NAMESPACE_URL, f"generated/{kind}/{name}"))
     place = {"namespace": namespace} if namespace else {}
-    return {"name": name, **place, "uid": uid, "generation": 1, "creationTimestamp": born}
+    return {"name": name, **place, "uid": uid, "generation": 1, "creationTimestamp": created_at}
 
 
 def _stamp(start: datetime, age: float) -> str:

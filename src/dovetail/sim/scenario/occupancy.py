@@ -1,6 +1,8 @@
-"""Which pods have a node, and for how long they had one: kept as they come and go.
+"""Pod-seconds on nodes: for how long pods were bound to nodes, grouped by equal pods.
 
-Pods that ask for the same are counted together, so that a look costs no more when there are more replicas.
+`Occupancy` counts replicas with the same spec together, so reading it costs time proportional to the number of distinct
+pod specs. For each group it keeps the number of bound pods and a correction: pod-seconds since the last reading are
+`number * elapsed + seconds`, where each pod that was added or removed in between has changed `seconds`.
 """
 
 from collections.abc import Hashable
@@ -11,70 +13,70 @@ from dovetail.model.pod import Pod
 
 
 @dataclass(slots=True)
-class Alike:
-    """Pods that ask for the same."""
+class PodGroup:
+    """Bound pods with the same spec."""
 
     pod: Pod  # one of them
-    number: int = 0  # that have a node now
-    seconds: float = 0.0  # by which what they had differs from as many as there are now, since the last look
+    number: int = 0  # of pods that are bound now
+    seconds: float = 0.0  # correction for pods added or removed since the last reading, see the module
 
 
 class Occupancy:
-    """The pods that have a node."""
+    """The bound pods, by group and by node."""
 
     def __init__(self) -> None:
-        self._alike: dict[Hashable, Alike] = {}
-        self._home: dict[Key, tuple[str, Alike]] = {}
-        self._on: dict[str, set[Key]] = {}  # by node
-        self._looked_at = 0.0
+        self._groups: dict[Hashable, PodGroup] = {}
+        self._bound: dict[Key, tuple[str, PodGroup]] = {}
+        self._keys_by_node: dict[str, set[Key]] = {}  # by node
+        self._read_at = 0.0
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._home
+        return key in self._bound
 
     def node_of(self, key: Key) -> str:
         """The node of a pod, or empty."""
-        home = self._home.get(key)
-        return "" if home is None else home[0]
+        bound = self._bound.get(key)
+        return "" if bound is None else bound[0]
 
-    def enter(self, key: Key, pod: Pod, at: float) -> None:
-        """A pod has got its node."""
-        quick = _what_it_asks(pod)
-        group = self._alike.get(quick)
+    def add(self, key: Key, pod: Pod, at: float) -> None:
+        """Add a pod that was bound."""
+        identity = _spec_identity(pod)
+        group = self._groups.get(identity)
         if group is None:
-            group = self._alike[quick] = Alike(pod)  # with the pod, so that what it is found by means nothing else
+            group = self._groups[identity] = PodGroup(pod)  # holds the pod, so that the ids in its key stay unique
         group.number += 1
-        group.seconds -= at - self._looked_at
-        self._home[key] = (pod.node_name, group)
-        self._on.setdefault(pod.node_name, set()).add(key)
+        group.seconds -= at - self._read_at
+        self._bound[key] = (pod.node_name, group)
+        self._keys_by_node.setdefault(pod.node_name, set()).add(key)
 
-    def leave(self, key: Key, at: float) -> None:
-        """A pod is over or gone."""
-        node, group = self._home.pop(key)
+    def remove(self, key: Key, at: float) -> None:
+        """Remove a pod that finished or was deleted."""
+        node, group = self._bound.pop(key)
         group.number -= 1
-        group.seconds += at - self._looked_at
-        others = self._on[node]
+        group.seconds += at - self._read_at
+        others = self._keys_by_node[node]
         others.discard(key)
         if not others:
-            del self._on[node]
+            del self._keys_by_node[node]
 
-    def strand(self, node: str, at: float) -> None:
-        """A machine is gone: what is still said to be on it runs nowhere."""
-        for key in [*self._on.get(node, ())]:
-            self.leave(key, at)
+    def remove_node(self, node: str, at: float) -> None:
+        """Remove all pods of a node whose instance is gone."""
+        for key in [*self._keys_by_node.get(node, ())]:
+            self.remove(key, at)
 
     def pod_seconds(self, now: float) -> list[tuple[Pod, float]]:
-        """Pods that had a node since this was last asked, one for all that are alike, and their seconds together."""
-        span = now - self._looked_at
-        had = [(group.pod, group.seconds + group.number * span) for group in self._alike.values()]
-        self._looked_at = now
-        self._alike = {quick: group for quick, group in self._alike.items() if group.number}
-        for group in self._alike.values():
+        """One pod of each group, and the pod-seconds of the group since the last call."""
+        elapsed = now - self._read_at
+        seconds = [(group.pod, group.seconds + group.number * elapsed) for group in self._groups.values()]
+        self._read_at = now
+        self._groups = {identity: group for identity, group in self._groups.items() if group.number}
+        for group in self._groups.values():
             group.seconds = 0.0
-        return had
+        return seconds
 
 
-def _what_it_asks(pod: Pod) -> Hashable:
-    """The same for replicas, which share what they were made from."""
+def _spec_identity(pod: Pod) -> Hashable:
+    """Equal for replicas, whose decoded specs share their parts."""
     spec = pod.spec
     return (
         id(spec.containers),

@@ -1,7 +1,8 @@
-"""Reads the parts of a scenario strictly: every fault at once, with its path and what to do; nothing is guessed.
+"""Strict parsing of scenario documents: all faults at once, each with its path and a fix.
 
-A part is a Struct whose fields are read one by one, so that one that cannot be read hides none of the others. What its
-fields say together is the part's own business: it names fields of which exactly one is given, and looks at itself.
+A `Part` is a msgspec Struct whose fields are decoded one by one, so that a fault in one field does not hide faults in
+the others. `one_of` names fields of which exactly one must be given; `check` adds rules on the decoded values. Unknown
+fields are faults, with the nearest known name as a suggestion.
 """
 
 import difflib
@@ -34,11 +35,11 @@ _WORDS = {
     "Expected `datetime`": "must be an instant such as 2026-01-05T00:00:00Z",
 }
 _METADATA = {"name", "namespace", "labels", "annotations"}
-_BEYOND = object()
+_UNREADABLE = object()
 
 
 class ScenarioInvalid(Exception):
-    """A scenario that cannot be lived through; `faults` has all that is wrong with it."""
+    """An invalid scenario; `faults` has everything that is wrong with it."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults = tuple(faults)
@@ -49,39 +50,39 @@ class ScenarioInvalid(Exception):
 
 
 def parse_span(text: str) -> timedelta:
-    """A length of time: a Go duration, with days allowed in front; ValueError says what is wrong."""
+    """Parse a Go duration that may start with days; raises ValueError."""
     found = _DAYS.match(text.strip())
     days, rest = (int(found[1]), found[2]) if found else (0, text.strip())
     after = Duration.parse(rest).span if rest or not found else timedelta()
     if after < timedelta():
-        raise ValueError(f"{text!r} is negative; time runs forward from the start")
+        raise ValueError(f"{text!r} is negative")
     if days > LONGEST_DAYS or (span := timedelta(days=days) + after) > timedelta(days=LONGEST_DAYS):
-        raise ValueError(f"{text!r} is longer than any story, {LONGEST_DAYS}d")
+        raise ValueError(f"{text!r} is longer than the limit of {LONGEST_DAYS}d")
     return span
 
 
 class Span:
-    """A length of time in a scenario."""
+    """A duration in a scenario."""
 
     def __init__(self, text: str) -> None:
         self.seconds = parse_span(text).total_seconds()
 
 
 class Stretch(Span):
-    """A length of time of at least a second."""
+    """A duration of at least one second."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         if self.seconds < 1:
-            raise ValueError(f"must be a second or longer, got {text!r}")
+            raise ValueError(f"must be at least one second, got {text!r}")
 
 
 class Percent:
-    """A share from 1% to 100%."""
+    """A percentage from 1% to 100%."""
 
     def __init__(self, text: str) -> None:
         if not re.fullmatch(r"\d{1,3}%", text) or not 0 < int(text[:-1]) <= 100:
-            raise ValueError(f"must be a share from 1% to 100%, got {text!r}")
+            raise ValueError(f"must be a percentage from 1% to 100%, got {text!r}")
         self.number = int(text[:-1])
 
     def __str__(self) -> str:
@@ -89,18 +90,18 @@ class Percent:
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True, frozen=True):
-    """Something people write in a scenario."""
+    """Base of the parts of a scenario document."""
 
     one_of: ClassVar[tuple[str, ...]] = ()
-    """Fields, as written, of which exactly one is given."""
+    """Names, as in the document, of fields of which exactly one must be given."""
 
-    def sense(self) -> Iterable[tuple[str, str]]:
-        """What is wrong with fields that can be read: which one (empty: the whole), and why."""
+    def check(self) -> Iterable[tuple[str, str]]:
+        """Faults of the decoded values: the field (empty for the whole part) and the problem."""
         return ()
 
 
 def read_part(written: object, model: type[P], path: str, faults: list[Fault]) -> P | None:
-    """The part, or None when anything in it cannot be read; what is wrong is added to `faults`."""
+    """Parse a part; returns None and appends to `faults` if anything in it is wrong."""
     if not isinstance(written, dict):
         faults.append(Fault(path, "must be a mapping", written))
         return None
@@ -115,7 +116,7 @@ def read_part(written: object, model: type[P], path: str, faults: list[Fault]) -
     for name, field in fields.items():
         if name in written:
             value = _read(written[name], field.type, f"{path}.{name}", faults)
-            if value is not _BEYOND:
+            if value is not _UNREADABLE:
                 values[field.name] = value
         elif field.required:
             faults.append(Fault(f"{path}.{name}", "is missing"))
@@ -124,7 +125,7 @@ def read_part(written: object, model: type[P], path: str, faults: list[Fault]) -
     if len(faults) > before:
         return None
     part = model(**values)
-    faults.extend(Fault(f"{path}.{name}" if name else path, why) for name, why in part.sense())
+    faults.extend(Fault(f"{path}.{name}" if name else path, why) for name, why in part.check())
     return part if len(faults) == before else None
 
 
@@ -134,8 +135,8 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _read(written: object, wanted: Any, path: str, faults: list[Fault]) -> Any:
-    """A value of a field; `_BEYOND` when it cannot be read."""
-    mapping = next((each for each in get_args(wanted) if get_origin(each) is dict), wanted)  # it may be optional
+    """Parse the value of a field; returns `_UNREADABLE` and appends to `faults` if it is wrong."""
+    mapping = next((each for each in get_args(wanted) if get_origin(each) is dict), wanted)  # also in an optional field
     if get_origin(mapping) is dict and isinstance(written, dict) and get_args(mapping)[1] is not Any:
         return _read_dict(written, get_args(mapping)[1], path, faults)
     part = _part_in(wanted)
@@ -143,30 +144,30 @@ def _read(written: object, wanted: Any, path: str, faults: list[Fault]) -> Any:
         if get_origin(wanted) is tuple:
             return _read_list(written, part, path, faults)
         found = read_part(written, part, path, faults)
-        return _BEYOND if found is None else found
+        return _UNREADABLE if found is None else found
     try:
         return msgspec.convert(written, wanted, dec_hook=_hook)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         faults.append(_worded(path + where.rstrip("`"), what, written))
-        return _BEYOND
+        return _UNREADABLE
 
 
 def _read_list(written: object, part: type[Part], path: str, faults: list[Fault]) -> Any:
     if not isinstance(written, list):
         faults.append(Fault(path, "must be a list", written))
-        return _BEYOND
+        return _UNREADABLE
     items = [read_part(item, part, f"{path}[{index}]", faults) for index, item in enumerate(written)]
-    return _BEYOND if any(item is None for item in items) else tuple(items)
+    return _UNREADABLE if any(item is None for item in items) else tuple(items)
 
 
 def _read_dict(written: Plain, wanted: Any, path: str, faults: list[Fault]) -> Any:
     items = {str(name): _read(value, wanted, f"{path}.{name}", faults) for name, value in written.items()}
-    return _BEYOND if any(item is _BEYOND for item in items.values()) else items
+    return _UNREADABLE if any(item is _UNREADABLE for item in items.values()) else items
 
 
 def _part_in(wanted: Any) -> type[Part] | None:
-    """The kind of part that a field holds, alone, optional or in a list."""
+    """The `Part` class in the type of a field, which may be optional or a tuple."""
     inside: Sequence[Any] = (wanted,)
     if get_origin(wanted) in (tuple, Union, types.UnionType):
         inside = get_args(wanted)
@@ -174,7 +175,7 @@ def _part_in(wanted: Any) -> type[Part] | None:
 
 
 def _worded(path: str, what: str, value: object) -> Fault:
-    """As people would say it."""
+    """A fault in plain words for a msgspec error."""
     expected, got, _ = what.partition(", got")
     for theirs, ours in _WORDS.items():
         if expected.startswith(theirs):
@@ -186,7 +187,7 @@ def _worded(path: str, what: str, value: object) -> Fault:
 def _hook(wanted: type, value: object) -> object:
     if issubclass(wanted, Span):
         if not isinstance(value, str):
-            raise ValueError(f"must be a length of time such as 30m or 2d, got {value!r}")  # noqa: TRY004 - as msgspec asks
+            raise ValueError(f"must be a duration such as 30m or 2d, got {value!r}")  # noqa: TRY004 - as msgspec asks
         return wanted(value)
     if wanted is Percent:
         return Percent(str(value))
@@ -199,7 +200,7 @@ def _hook(wanted: type, value: object) -> object:
 
 
 def share(written: int | str, total: int) -> int | None:
-    """How many of `total` a number or a percentage means, at least one where any is meant; None if it means nothing."""
+    """How many of `total` a number or a percentage (rounded up) is; None if it is neither."""
     if isinstance(written, int):
         return max(0, written)
     if re.fullmatch(r"[0-9]{1,3}%", written):
@@ -209,7 +210,7 @@ def share(written: int | str, total: int) -> int | None:
 
 
 def header_faults(written: Mapping[str, Any], api_version: str, kind: str) -> Iterable[Fault]:
-    """What is wrong with the outermost fields."""
+    """Faults of the top-level fields and of the metadata."""
     if written.get("apiVersion") != api_version:
         yield Fault("apiVersion", f"must be {api_version}, got {written.get('apiVersion')!r}")
     if written.get("kind") != kind:
@@ -225,5 +226,5 @@ def header_faults(written: Mapping[str, Any], api_version: str, kind: str) -> It
 
 
 def aware(instant: datetime, zone: Any) -> datetime:
-    """An instant without a zone is one of `zone`."""
+    """The instant with `zone` as its time zone, if it has none."""
     return instant.replace(tzinfo=zone) if instant.tzinfo is None else instant

@@ -1,8 +1,9 @@
-"""Plays a scenario on a world: scales workloads, runs Jobs, and does to nodes what people and clouds do to them.
+"""Plays a scenario on a world: scales workloads, runs Jobs, and applies the events of the scenario.
 
-`simulate` and `demo` both play with it. The player changes only what users and clouds change; what follows is decided
-by the controllers. All chance comes from the scenario's seed. Each workload and each event has its own random stream,
-so that changing one leaves the others alone; the noise of `scale` events is drawn from one stream, in order of time.
+`simulate` and `demo` both use it. The player changes only what users and clouds change; everything else is decided by
+the controllers. Each workload and each event runs as a task with its own random stream, derived from the scenario's
+seed, so that changing one does not affect the others; the noise of `scale` events comes from one stream, in order of
+time. The names of the streams are part of recorded results and must not change.
 """
 
 import asyncio
@@ -23,7 +24,15 @@ from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import NotFound
 from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, JOBS, NODE, REPLICAS, Resource
 from dovetail.sim.scenario import manifests
-from dovetail.sim.scenario.document import NodeCondition, Patched, Scenario, ScenarioEvent, Struck, Workload, numbered
+from dovetail.sim.scenario.document import (
+    NodeCondition,
+    NodeSelection,
+    ObjectPatch,
+    Scenario,
+    ScenarioEvent,
+    Workload,
+    numbered,
+)
 from dovetail.sim.scenario.parsing import Plain, share
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World
@@ -31,12 +40,12 @@ from dovetail.sim.world import World
 KEPT_JOBS = 2
 
 
-_STRIKING = ("interrupt", "fail", "vanish", "delete_nodes")
+_NODE_ACTIONS = ("interrupt", "fail", "vanish", "delete_nodes")
 
 
 def act_on_node(world: World, action: str, node: str) -> None:
-    """Apply an action of a scenario or a torture trial to a node; `InstanceFailures` explains each of them."""
-    acts: dict[str, Callable[[str], None]] = {
+    """Apply an action of a scenario or a torture trial to a node; see `InstanceFailures` for each of them."""
+    actions: dict[str, Callable[[str], None]] = {
         "interrupt": world.instance_failures.reclaim_spot,
         "fail": world.instance_failures.lose,
         "vanish": world.instance_failures.vanish,
@@ -44,21 +53,21 @@ def act_on_node(world: World, action: str, node: str) -> None:
         "remove_node": world.instance_failures.remove_node,
         "delete_nodes": lambda name: world.api.delete(NODE, Key("", name)),
     }
-    acts[action](node)
+    actions[action](node)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAction:
-    """One thing the player did, for views that show it as it happens."""
+    """One action of the player, for views that show it."""
 
-    name: str  # "event", "none" (there was nothing to do it to), or the field of the event
-    about: str  # its title, or the name of the node or object
-    pods: int = 0  # that are on the node and would have to move
+    name: str  # "event", "none" (the event found nothing to act on), or the field of the event
+    about: str  # the title of the event, or the name of the node or object
+    pods: int = 0  # on the node, that have to be rescheduled
     details: tuple[str, ...] = ()
 
 
 class Player:
-    """Plays one scenario. `title` is that of the last event; `show` gets every action as it is done."""
+    """Plays one scenario. `title` is the title of the last event; `show` is called with every action."""
 
     def __init__(
         self,
@@ -74,43 +83,43 @@ class Player:
         self._show = show
         self._noise = self._random("story")
         self._missed = {
-            number: f"events[{number}] comes after the end"
+            number: f"events[{number}] is after the end of the scenario"
             for number, each in enumerate(scenario.events)
             if each.at.seconds > scenario.lasts.seconds
         }
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """What was not done, because its object was not there or its time never came."""
+        """A message for each event, and one for trace groups, that had no effect: too late or nothing to act on."""
+        messages = [why for _, why in sorted(self._missed.items())]
         end = self._scenario.lasts.seconds
-        late = [group.name for group in self._trace if group.arrive > end]
-        told = (
-            f"{len(late)} of {len(self._trace)} groups of the trace arrive after the end, {', '.join(late[:3])} first"
-        )
-        return (*(why for _, why in sorted(self._missed.items())), *([told] if late else ()))
+        if late := [group.name for group in self._trace if group.arrive > end]:
+            count = f"{len(late)} of {len(self._trace)} groups of the trace"
+            messages.append(f"{count} arrive after the end of the scenario, {', '.join(late[:3])} first")
+        return tuple(messages)
 
     def prepare(self) -> None:
-        """Put everything into the cluster that is there from the start."""
+        """Create the objects of the scenario and the PodDisruptionBudgets of its workloads."""
         for plain in self._scenario.objects:
             self._world.apply(plain)
         for work in self._scenario.workloads:
-            guard = manifests.disruption_budget(work)
-            if guard is not None:
-                self._world.apply(guard)
+            budget = manifests.disruption_budget(work)
+            if budget is not None:
+                self._world.apply(budget)
 
     async def play(self) -> None:
-        """Play until the end of the story, or until cancelled."""
+        """Play until all workloads and events are done, or until cancelled."""
         async with asyncio.TaskGroup() as parts:
             for work in self._scenario.workloads:
-                parts.create_task(self._repeat(work) if work.runs else self._scale(work))
+                parts.create_task(self._repeat_job(work) if work.runs else self._scale(work))
             for number, event in enumerate(self._scenario.events):
                 parts.create_task(self._repeat_event(event, number))
             if self._trace:
-                parts.create_task(self._follow())
+                parts.create_task(self._play_trace())
 
     @asynccontextmanager
     async def playing(self) -> AsyncIterator[None]:
-        """Play while inside. An error of the play is raised at the end, in place of one from inside."""
+        """Play while inside the context. An error of the player is raised at its end and replaces one from inside."""
         task = asyncio.get_running_loop().create_task(self.play(), name="player")
         try:
             yield
@@ -132,8 +141,8 @@ class Player:
             await self._until(at)
             self._world.apply(manifests.deployment(work, replicas))
 
-    async def _repeat(self, work: Workload) -> None:
-        assert work.runs is not None, "asked only of workloads that run again and again"
+    async def _repeat_job(self, work: Workload) -> None:
+        assert work.runs is not None, "called only for workloads with runs"
         number = 0
         while True:
             await self._until(number * work.runs.every.seconds)
@@ -141,31 +150,31 @@ class Player:
             self._remove(JOBS, Key(work.namespace, f"{work.name}-{number - KEPT_JOBS}"))
             number += 1
 
-    async def _follow(self) -> None:
-        """Let the groups of a trace come and go, each at its instant."""
+    async def _play_trace(self) -> None:
+        """Create and delete the groups of the trace; at one instant, departures come before arrivals."""
         moves = [(group.arrive, 1, group) for group in self._trace]
         moves += [(group.leave, 0, group) for group in self._trace if group.leave is not None]
-        for at, comes, group in sorted(moves, key=lambda move: (move[0], move[1], move[2].name)):
+        for at, arrives, group in sorted(moves, key=lambda move: (move[0], move[1], move[2].name)):
             await self._until(at)
-            if comes:
+            if arrives:
                 self._world.apply(manifests.arrival(group))
             else:
                 self._remove(REPLICAS, Key(group.namespace, group.name))
 
     async def _repeat_event(self, event: ScenarioEvent, number: int) -> None:
-        random = self._random(f"happening/{number}")  # a name that old results were drawn with
+        random = self._random(f"happening/{number}")  # the name of the stream in recorded results
         for round_number in count(1):
             at = event.at.seconds + (round_number - 1) * (event.every.seconds if event.every else 0.0)
             await self._until(at)
             if not self._act(event, random, round_number):
-                why = f"events[{number}] found nothing it could happen to at {timedelta(seconds=at)}"
+                why = f"events[{number}] found nothing to act on at {timedelta(seconds=at)}"
                 self._missed.setdefault(number, why)
                 self._show(NodeAction("none", event.title))
             if event.every is None:
                 return
 
     def _act(self, event: ScenarioEvent, random: Random, round_number: int) -> bool:
-        """Let it happen; says whether there was anything it could happen to."""
+        """Apply an event; returns whether it found anything to act on."""
         self.title = event.title or self.title
         if event.scale is not None:
             return self._scale_deployments(event, event.scale)
@@ -177,7 +186,7 @@ class Player:
             return True
         if event.patch is not None:
             return self._patch(event.patch, round_number)
-        return self._strike(event, random)
+        return self._act_on_nodes(event, random)
 
     def _scale_deployments(self, event: ScenarioEvent, scale: Mapping[str, int]) -> bool:
         changes: list[str] = []
@@ -192,7 +201,7 @@ class Player:
         return bool(changes)
 
     def _run_job(self, event: ScenarioEvent, job: Plain, round_number: int) -> bool:
-        """Each time under a name of its own; the Job of the time before is deleted with its pods."""
+        """Create the Job as NAME-ROUND and delete the Job of the previous round with its pods."""
         meta, spec = job["metadata"], job["spec"]
         namespace = meta.get("namespace", "default")
         self._remove(JOBS, Key(namespace, f"{meta['name']}-{round_number - 1}"))
@@ -202,51 +211,52 @@ class Player:
         self._show(NodeAction("event", event.title, details=(f"{meta['name']}: {pods} pods, {at_once} at a time",)))
         return True
 
-    def _patch(self, wanted: Patched, round_number: int) -> bool:
-        resource = _resource(wanted.kind)
-        keys = [Key(wanted.namespace, wanted.name)]
-        if not wanted.name:
+    def _patch(self, target: ObjectPatch, round_number: int) -> bool:
+        resource = _resource(target.kind)
+        keys = [Key(target.namespace, target.name)]
+        if not target.name:
             keys = [each.key for each in self._world.store.all(resource)]
-        patch = numbered(wanted.patch, round_number)
+        patch = numbered(target.patch, round_number)
         for key in keys:
-            self._show(NodeAction("patch", f"{wanted.kind} {key.name}", details=tuple(_leaves(patch))))
+            self._show(NodeAction("patch", f"{target.kind} {key.name}", details=tuple(_leaves(patch))))
             try:
                 self._world.api.patch(resource, key, Patch(patch))
             except NotFound:
                 return False
         return bool(keys)
 
-    def _strike(self, event: ScenarioEvent, random: Random) -> bool:
-        """Whatever happens to nodes; the one of its fields that is given says what."""
-        what = next(field for field in (*_STRIKING, "set_condition") if getattr(event, field) is not None)
-        struck: Struck = getattr(event, what)
-        told = (f"{struck.type} is {struck.status}",) if isinstance(struck, NodeCondition) else ()
-        nodes = self._struck(struck, random)
+    def _act_on_nodes(self, event: ScenarioEvent, random: Random) -> bool:
+        """Apply an event to the nodes it selects; its only field that is set names the action."""
+        action = next(field for field in (*_NODE_ACTIONS, "set_condition") if getattr(event, field) is not None)
+        selection: NodeSelection = getattr(event, action)
+        condition = selection if isinstance(selection, NodeCondition) else None
+        details = (f"{condition.type} is {condition.status}",) if condition is not None else ()
+        nodes = self._selected_nodes(selection, random)
         for node in nodes:
-            self._show(NodeAction(what, node.name, self._load(node), told))
-            if isinstance(struck, NodeCondition):
-                self._world.instance_failures.turn(node.name, struck.type, struck.status, struck.reason)
+            self._show(NodeAction(action, node.name, self._pods_to_reschedule(node), details))
+            if condition is not None:
+                self._world.instance_failures.turn(node.name, condition.type, condition.status, condition.reason)
             else:
-                act_on_node(self._world, what, node.name)
+                act_on_node(self._world, action, node.name)
         return bool(nodes)
 
-    def _struck(self, struck: Struck, random: Random) -> list[Node]:
-        labels = {CAPACITY_TYPE: struck.capacity_type, NODEPOOL: struck.nodepool}
-        wanted = {key: value for key, value in labels.items() if value}
+    def _selected_nodes(self, selection: NodeSelection, random: Random) -> list[Node]:
+        labels = {CAPACITY_TYPE: selection.capacity_type, NODEPOOL: selection.nodepool}
+        required = {key: value for key, value in labels.items() if value}
         nodes = [
             node
             for node in self._world.values(kinds.NODE)
             if node.ready
-            and node.deleting is struck.draining
-            and all(node.metadata.labels.get(key) == value for key, value in wanted.items())
+            and node.deleting is selection.draining
+            and all(node.metadata.labels.get(key) == value for key, value in required.items())
         ]
-        number = min(share(struck.nodes, len(nodes)) or 0, len(nodes))
-        if struck.choose == "busiest":
-            return sorted(nodes, key=lambda node: (self._load(node), node.name), reverse=True)[:number]
+        number = min(share(selection.nodes, len(nodes)) or 0, len(nodes))
+        if selection.choose == "busiest":
+            return sorted(nodes, key=lambda node: (self._pods_to_reschedule(node), node.name), reverse=True)[:number]
         return random.sample(sorted(nodes, key=lambda node: node.name), number)
 
-    def _load(self, node: Node) -> int:
-        """How many pods would have to move."""
+    def _pods_to_reschedule(self, node: Node) -> int:
+        """The number of pods that would have to be rescheduled without the node."""
         pods = (record.value(kinds.POD) for record in self._world.pods_on(node.name))
         return sum(isinstance(pod, Pod) and pod.reschedulable for pod in pods)
 
@@ -256,7 +266,7 @@ class Player:
 
 
 def _leaves(patch: Plain, path: str = "") -> Iterator[str]:
-    """Every field that a patch sets, with its path."""
+    """Each field that a patch sets, as path=value."""
     for name, value in patch.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{path}{name}.")
@@ -265,7 +275,7 @@ def _leaves(patch: Plain, path: str = "") -> Iterator[str]:
 
 
 def _resource(kind: str) -> Resource:
-    """Where objects of a kind are kept, by its name."""
+    """The resource of a kind, by the name of the kind."""
     known: dict[str, Any] = {each.name: each for each in vars(kinds).values() if isinstance(each, kinds.Kind)}
     if kind in known:
         return known[kind].group, kind

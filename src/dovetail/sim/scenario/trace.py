@@ -1,9 +1,9 @@
-"""Recorded traces: groups of pods that arrived and left, with what they asked for. CSV or JSON, read strictly.
+"""Recorded traces: groups of pods with their arrival and departure times and requests, as CSV or JSON, parsed strictly.
 
-Columns: `name`, `arrive`, `leave` (seconds from the start of the trace, or lengths of time such as `90m`; an empty
-`leave` stays to the end), `cpu`, `memory`, and, where wanted, `namespace`, `pods` (default 1), `priority`, and pairs as
-`key=value;key=value`: `node_selector`, `tolerations` (a key alone tolerates every value) and `annotations`. A hole in a
-needed column is a fault of that row, and all faults are told.
+Columns: `name`, `arrive`, `leave` (seconds from the start of the trace, or durations such as `90m`; with an empty
+`leave` the pods stay to the end), `cpu`, `memory`, and optionally `namespace`, `pods` (default 1), `priority`, and
+pairs as `key=value;key=value`: `node_selector`, `tolerations` (a key without value tolerates every value) and
+`annotations`. All faults are reported, each with its row.
 """
 
 import csv
@@ -23,12 +23,12 @@ NEEDED = ("name", "arrive", "cpu", "memory")
 OPTIONAL = ("leave", "namespace", "pods", "priority", "node_selector", "tolerations", "annotations")
 MOST_FAULTS = 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_BEYOND = "_beyond"
+_EXTRA = "_extra"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Pods that came together and left together; `leave` None stays."""
+    """A group of equal pods; `leave` None stays to the end."""
 
     name: str
     arrive: float
@@ -39,25 +39,25 @@ class Arrival:
     pods: int = 1
     priority: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    tolerations: Mapping[str, str] = field(default_factory=dict)  # an empty value tolerates every one
+    tolerations: Mapping[str, str] = field(default_factory=dict)  # an empty value tolerates every value
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
-    """Every row, in the order of arrival; `ScenarioInvalid` names each row that cannot be read."""
+    """All groups in the order of arrival; raises `ScenarioInvalid` with the faults of all rows."""
     rows = list(_json_rows(text, name) if name.endswith(".json") else _csv_rows(text, name))
     arrivals: list[Arrival] = []
     faults: list[Fault] = []
     first_by_name: dict[str, str] = {}
     for where, row in rows:
-        values, why = _read(row)
-        called = str(row.get("name", ""))
-        if called in first_by_name:
-            why.append(f"{called} is the name of {first_by_name[called]} already; names are unique")
-        elif called:
-            first_by_name[called] = where
-        faults.extend(Fault(f"{name}: {where}", each) for each in why)
-        if not why:
+        values, problems = _read(row)
+        group = str(row.get("name", ""))
+        if group in first_by_name:
+            problems.append(f"{group} is the name of {first_by_name[group]} already; names must be unique")
+        elif group:
+            first_by_name[group] = where
+        faults.extend(Fault(f"{name}: {where}", each) for each in problems)
+        if not problems:
             arrivals.append(Arrival(**values))
     if not arrivals and not faults:
         faults.append(Fault(name, "has no rows; a trace needs at least one arrival"))
@@ -69,8 +69,8 @@ def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
 
 
 def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
-    lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # any line ending, a bare carriage return as well
-    reader = csv.DictReader(lines, restkey=_BEYOND)
+    lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # accepts every line ending, also a single \r
+    reader = csv.DictReader(lines, restkey=_EXTRA)
     try:
         yield from _rows_of(reader, name)
     except csv.Error as error:
@@ -86,7 +86,7 @@ def _rows_of(reader: "csv.DictReader[str]", name: str) -> Iterable[tuple[str, di
         if each not in (*NEEDED, *OPTIONAL)
     ]
     faults += [
-        Fault(f"{name}: header", f"column {each} is there twice; leave one of the two out")
+        Fault(f"{name}: header", f"column {each} occurs twice; remove one of them")
         for each in sorted({each for each in columns if columns.count(each) > 1})
     ]
     if faults:
@@ -111,28 +111,28 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, Any]]]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, each of whose names is there once."""
+    """A JSON object; raises ValueError for a repeated name, which JSON parsers otherwise ignore."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"{name!r} is there twice in one object")
+            raise ValueError(f"{name!r} occurs twice in one object")
         found[name] = value
     return found
 
 
 def _as_text(value: Any) -> Any:
-    """As it would stand in a CSV file; mappings and lists stay what they are."""
+    """The text that a CSV file would have; mappings and lists stay unchanged."""
     if isinstance(value, dict | list):
         return value
     return "" if value is None else str(value)
 
 
 def _read(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What a row says, and all that is wrong with it."""
+    """The parsed values of a row, and its problems."""
     faults = [f"{column} is missing" for column in NEEDED if not row.get(column)]
     values: dict[str, Any] = {}
     for column, text in row.items():
-        if column == _BEYOND:
+        if column == _EXTRA:
             faults.append("has more values than there are columns")
         elif column not in _READERS:
             faults.append(f"{column!r} is not known; columns are {', '.join((*NEEDED, *OPTIONAL))}")
@@ -150,7 +150,7 @@ def _read(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise ValueError(f"{text!r} is no name of an object; use small letters, digits and dashes, at most 63")
+        raise ValueError(f"{text!r} is not a valid name; use at most 63 lowercase letters, digits and dashes")
     return text
 
 
@@ -160,7 +160,7 @@ def _instant(text: str) -> float:
     except ValueError:
         return parse_span(text).total_seconds()
     if seconds < 0 or not math.isfinite(seconds):
-        raise ValueError(f"{text!r} is no instant after the start")
+        raise ValueError(f"{text!r} is not a number of seconds from the start")
     return seconds
 
 
@@ -170,35 +170,35 @@ def _amount(text: str) -> str:
     return text
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if not re.fullmatch(r"-?\d{1,10}", text):
         raise ValueError(f"must be a whole number, got {text!r}")
     return int(text)
 
 
-def _some(text: str) -> int:
-    number = _whole(text)
+def _positive_integer(text: str) -> int:
+    number = _integer(text)
     if number < 1:
         raise ValueError(f"must be at least 1, got {number}")
     return number
 
 
 def _pairs(written: Any) -> dict[str, str]:
-    found = _divided(written)
+    found = _split_pairs(written)
     if any(not key or value is None for key, value in found):
         raise ValueError(f"must be of the form key=value;key=value, got {written!r}")
     return {key: str(value) for key, value in found}
 
 
-def _tolerated(written: Any) -> dict[str, str]:
-    found = _divided(written)
+def _toleration_pairs(written: Any) -> dict[str, str]:
+    found = _split_pairs(written)
     if not all(key for key, _ in found):
         raise ValueError(f"must be of the form key=value;key, got {written!r}")
     return {key: value or "" for key, value in found}
 
 
-def _divided(written: Any) -> list[tuple[str, str | None]]:
-    """Keys and values of a mapping, a list of pairs, or pairs with semicolons between; a value may be missing."""
+def _split_pairs(written: Any) -> list[tuple[str, str | None]]:
+    """Keys and values of a mapping, a list of pairs, or pairs separated by semicolons; a value may be missing."""
     if isinstance(written, dict):
         return [(str(key), None if value is None else str(value)) for key, value in written.items()]
     parts = written if isinstance(written, list) else written.split(";")
@@ -214,9 +214,9 @@ _READERS: Mapping[str, Callable[[str], Any]] = {
     "cpu": _amount,
     "memory": _amount,
     "namespace": _name,
-    "pods": _some,
-    "priority": _whole,
+    "pods": _positive_integer,
+    "priority": _integer,
     "node_selector": _pairs,
-    "tolerations": _tolerated,
+    "tolerations": _toleration_pairs,
     "annotations": _pairs,
 }

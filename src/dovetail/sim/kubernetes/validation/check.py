@@ -1,15 +1,11 @@
-"""Holds a new or changed object against everything the API server checks.
+"""Validation of creates, updates and patches for built-in kinds, as the API server does it.
 
-Decoding comes first: an object whose fields have the wrong types is refused as a whole, without paths. Then every fault
-is reported at once. On a change only the parts that changed are looked at: what was stored before was valid. Parts that
-a write does not touch are shared with the version before it, so a comparison by identity finds most of them.
+Decoding comes first: an object with fields of the wrong type is refused as a whole, without paths. Then all faults are
+reported together. An update is checked only where it changed, because the stored object was valid: parts that a write
+does not change are shared with the stored version, so comparing by identity finds the changed ones.
 
-Pods come in large numbers from few templates. What is wrong with a spec depends on the spec alone and is kept by its
-encoded form.
-
-What stays as it was created, for kinds other than pods.
-
-What a patch may not say about who an object is. A patch names the object it is for by its address alone.
+The verdict on a pod spec depends on the spec alone and is cached by its encoded form, because many pods come from few
+templates. `_FIXED` lists the fields that cannot change after creation; rules for pod updates are in `pods`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,9 +26,9 @@ from dovetail.sim.kubernetes.validation.metadata import (
     CONTENT,
     METADATA,
     POD_SPEC,
-    misfit,
     new_metadata_faults,
     part_faults,
+    type_error,
 )
 from dovetail.sim.kubernetes.validation.objects import VOLUME_SOURCES
 from dovetail.sim.kubernetes.validation.pods import capacity_faults, pod_change_faults, pod_spec_faults
@@ -52,7 +48,7 @@ _CLAIM_CHANGES = frozenset({"resources", "volumeAttributesClassName"})
 
 
 def change_faults(kind: str, before: Plain, after: Plain) -> Iterator[Fault]:
-    """Everything that may not change and did."""
+    """A fault for each changed field that is immutable."""
     for path in _FIXED.get(kind, ()):
         if _at(before, path) != _at(after, path):
             yield Fault(path, "cannot change once the object is created")
@@ -84,14 +80,14 @@ def _claim_faults(before: Plain, after: Plain) -> Iterator[Fault]:
 
 def _immutable_faults(before: Plain, after: Plain) -> Iterator[Fault]:
     if not after.get("immutable"):
-        yield Fault("immutable", "cannot be taken back")
+        yield Fault("immutable", "cannot be unset")
     for name in ("data", "binaryData"):
         if before.get(name) != after.get(name):
             yield Fault(name, "cannot change while immutable is set")
 
 
 MOST_STORED_BYTES = 1536 * 1024
-"""What etcd takes; the API server itself takes more."""
+"""The request limit of etcd; the limit of the API server is higher."""
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 
 Content = Callable[[Plain], Iterable[Fault]]
@@ -129,17 +125,17 @@ _STATUS: Mapping[str, Content] = {
 
 
 def decode_new(resource: Resource, plain: Plain) -> Plain:
-    """The object as the server understands it: null fields are absent. Raises where it cannot be decoded."""
+    """The object without null fields; raises `Invalid` if it cannot be decoded or is too large."""
     encoded = msgspec.json.encode(plain)
     if len(encoded) > MOST_STORED_BYTES:
         raise Invalid(f"{resource[1]}: the request is too large: {len(encoded)} bytes")
-    if problem := _misfit(resource, plain):
+    if problem := _decoding_error(resource, plain):
         raise Invalid(f"{resource[1]} cannot be decoded: {problem}")
     return without_nulls(plain) if b"null" in encoded else plain
 
 
 def check_new(resource: Resource, plain: Plain) -> None:
-    """Refuse a new object that is not valid."""
+    """Raise `Invalid` with all faults of a new object."""
     faults = chain(new_metadata_faults(resource, plain["metadata"]), _content_faults(resource, plain))
     if resource == NODE:  # the only kind that keeps its status at creation
         faults = chain(faults, capacity_faults(plain.get("status") or {}))
@@ -147,7 +143,7 @@ def check_new(resource: Resource, plain: Plain) -> None:
 
 
 def check_change(resource: Resource, before: Plain, after: Plain) -> None:
-    """Refuse a change that leaves an object invalid, or that changes what must stay."""
+    """Raise `Invalid` with all faults of an update, immutable fields included."""
     faults: Iterable[Fault] = _metadata_change_faults(resource, before["metadata"], after["metadata"])
     if _content_changed(before, after):
         _decode_change(resource, after)
@@ -156,34 +152,34 @@ def check_change(resource: Resource, before: Plain, after: Plain) -> None:
 
 
 def check_status(resource: Resource, before: Plain, after: Plain) -> None:
-    """Refuse a status that is not valid. Some kinds take changes of metadata along with it."""
+    """Raise `Invalid` with all faults of a status update, which for some kinds can change metadata too."""
     check = _STATUS.get(resource[1])
     if after["metadata"] is not before["metadata"]:
         _refuse(resource, after, _metadata_change_faults(resource, before["metadata"], after["metadata"]))
     if check is None or not _status_changed(resource, before.get("status") or {}, after.get("status") or {}):
         return
-    if problem := misfit(CONTENT[resource[1]], {"status": after.get("status")}):
+    if problem := type_error(CONTENT[resource[1]], {"status": after.get("status")}):
         raise Invalid(problem, (Fault("patch", problem),))
     _refuse(resource, after, check(after.get("status") or {}))
 
 
 def _status_changed(resource: Resource, before: Plain, after: Plain) -> bool:
-    """Whether there is something to check. The conditions of a node change all the time and are not checked."""
+    """Whether a checked part of the status changed. Node conditions change often and are not checked."""
     if resource == NODE:
         return any(after.get(name) is not before.get(name) for name in ("capacity", "allocatable"))
     return True
 
 
-def _misfit(resource: Resource, plain: Plain) -> str:
-    found = misfit(METADATA, plain.get("metadata") or {})
+def _decoding_error(resource: Resource, plain: Plain) -> str:
+    found = type_error(METADATA, plain.get("metadata") or {})
     if resource == POD and isinstance(plain.get("spec"), dict):
         return found or _pod_spec_verdict(msgspec.json.encode(plain["spec"]))[0]
     shape = CONTENT.get(resource[1])
-    return found or (misfit(shape, plain) if shape is not None else "")
+    return found or (type_error(shape, plain) if shape is not None else "")
 
 
 def _decode_change(resource: Resource, after: Plain) -> None:
-    problem = _misfit(resource, after)
+    problem = _decoding_error(resource, after)
     if not problem and (size := len(msgspec.json.encode(after))) > MOST_STORED_BYTES:
         raise Invalid(f"{resource[1]}: the object is too large: {size} bytes")
     if problem:
@@ -208,16 +204,16 @@ def _content_faults(resource: Resource, plain: Plain) -> Iterable[Fault]:
 
 @lru_cache(maxsize=1 << 10)
 def _pod_spec_verdict(encoded: bytes) -> tuple[str, tuple[Fault, ...]]:
-    """Why a spec cannot be decoded, or what is wrong with it."""
+    """The decoding error of a pod spec, or its faults."""
     spec = msgspec.json.decode(encoded)
-    problem = misfit(POD_SPEC, spec)
+    problem = type_error(POD_SPEC, spec)
     return problem, () if problem else tuple(pod_spec_faults(spec))
 
 
 def _metadata_change_faults(resource: Resource, before: Plain, after: Plain) -> Iterator[Fault]:
     for part in CHECKED:
         if after.get(part) is not before.get(part):
-            if problem := misfit(METADATA, {part: after.get(part)}):
+            if problem := type_error(METADATA, {part: after.get(part)}):
                 raise Invalid(f"{resource[1]} cannot be decoded: {problem}", (Fault("patch", problem),))
             yield from part_faults(resource, part, after)
     if "deletionTimestamp" in before and after.get("finalizers") is not before.get("finalizers"):
@@ -237,19 +233,19 @@ def _refuse(resource: Resource, plain: Plain, faults: Iterable[Fault]) -> None:
 _FIXED_BY_PATCH = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-def check_identity(resource: Resource, meta: Plain, asked: Plain | None) -> None:
-    """Refuse a patch of the metadata that would make it another object. What else the server owns is ignored."""
-    if asked is None or any(asked.get(name, meta.get(name)) != meta.get(name) for name in ("name", "namespace")):
-        raise Invalid(f"{resource[1]} {meta['name']}: name and namespace do not match those in the address")
+def check_identity(resource: Resource, meta: Plain, patched: Plain | None) -> None:
+    """Raise `Invalid` if a patch changes the identity of an object. Other server-owned fields are ignored later."""
+    if patched is None or any(patched.get(name, meta.get(name)) != meta.get(name) for name in ("name", "namespace")):
+        raise Invalid(f"{resource[1]} {meta['name']}: name and namespace do not match those in the URL")
     for name in _FIXED_BY_PATCH:
-        if asked.get(name) is not None and asked[name] != meta.get(name):
-            fault = Fault(f"metadata.{name}", "cannot change", asked[name])
+        if patched.get(name) is not None and patched[name] != meta.get(name):
+            fault = Fault(f"metadata.{name}", "cannot change", patched[name])
             raise Invalid(f"{resource[1]} {meta['name']} is invalid: {fault}", (fault,))
 
 
-def check_type(resource: Resource, plain: Plain, asked: Mapping[str, Any]) -> None:
-    """Refuse a patch that would make it an object of another kind. Custom kinds are written in several versions."""
-    same_version = resource in CUSTOM or asked.get("apiVersion", plain["apiVersion"]) == plain["apiVersion"]
-    if asked.get("kind", plain["kind"]) != plain["kind"] or not same_version:
+def check_type(resource: Resource, plain: Plain, patch: Mapping[str, Any]) -> None:
+    """Raise `Invalid` if a patch changes kind or apiVersion. Custom kinds can be written in several versions."""
+    same_version = resource in CUSTOM or patch.get("apiVersion", plain["apiVersion"]) == plain["apiVersion"]
+    if patch.get("kind", plain["kind"]) != plain["kind"] or not same_version:
         problem = f"is for {plain['apiVersion']} {plain['kind']}"
         raise Invalid(f"{resource[1]}: the patch {problem}", (Fault("patch", problem),))

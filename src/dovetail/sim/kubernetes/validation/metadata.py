@@ -1,14 +1,11 @@
-"""Standard metadata: names, labels, annotations, finalizers and owners, the same for every kind.
+"""Validation shared by all kinds: field types, names, labels, annotations, finalizers and owner references.
 
-Names and keys as the API server reads them, and the fault for one that it does not take.
+`METADATA`, `POD_SPEC` and `CONTENT` describe the field types of each kind; msgspec checks a whole object in one call.
+Null counts as absent everywhere, and fields without a type here are not checked. The checks in this package run only on
+objects that passed `type_error`, so they need no type checks.
 
-The paths of faults are the server's own, its quirks included: a bad label is reported at `metadata.labels`, a bad taint
+Fault paths are those of the API server, including its quirks: a bad label is reported at `metadata.labels`, a bad taint
 at `metadata.taints`.
-
-The types of fields, for the kinds the API server decodes into types before it looks at anything else.
-
-Null counts as absent everywhere, and fields without a type here are not looked at. The checks in this package run only
-on objects that fit, so they need not ask for types again. The types are read by msgspec: a whole object is one call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,11 +52,6 @@ def is_value(text: str) -> bool:
     return len(text) <= _LONGEST_LABEL and matches(LABEL_VALUE, text)
 
 
-def refuse(path: str, problem: str, value: object = None) -> Iterator[Fault]:
-    """One fault."""
-    yield Fault(path, problem, value)
-
-
 def label_faults(labels: Mapping[str, str] | None, path: str) -> Iterator[Fault]:
     """Bad keys and values of labels, all at the path of the map."""
     for key, value in (labels or {}).items():
@@ -70,7 +62,7 @@ def label_faults(labels: Mapping[str, str] | None, path: str) -> Iterator[Fault]
 
 
 def choice_faults(value: str | None, choices: frozenset[str], path: str) -> Iterator[Fault]:
-    """A value that is written and is none of the choices."""
+    """A fault if the value is set and is none of the choices."""
     if value is not None and value not in choices:
         yield Fault(path, f"is not one of {', '.join(sorted(choices))}", value)
 
@@ -107,7 +99,7 @@ def part_faults(resource: Resource, part: str, meta: Plain) -> Iterator[Fault]:
 
 
 def annotation_faults(annotations: Plain, path: str) -> Iterator[Fault]:
-    """Bad keys, and more text than the server keeps. The domain of a key may have capitals here."""
+    """Bad keys, and a total size over the limit. Unlike label keys, the domain of a key may have capitals."""
     for key in annotations:
         if not is_key(key.lower()):
             yield Fault(path, "is not an annotation key: optional domain and '/', then at most 63 characters", key)
@@ -129,7 +121,7 @@ def _is_name(resource: Resource, name: str) -> bool:
 
 
 def _without_trailing_dash(prefix: str) -> str:
-    """A prefix may end with a dash, since more follows."""
+    """The prefix with a valid end: a trailing dash is allowed, because a suffix follows."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
@@ -159,7 +151,7 @@ def _owner_faults(owners: Sequence[Plain]) -> Iterator[Fault]:
 
 
 def _fields(**types: Any) -> Any:
-    """A mapping that may have these fields."""
+    """A type for a mapping with these optional fields."""
     optional = {name: reduce(or_, (type_, None)) for name, type_ in types.items()}
     return TypedDict("_Fields", optional, total=False)  # type: ignore[operator]  # made at run time
 
@@ -277,11 +269,11 @@ CONTENT: Mapping[str, Any] = {
     "StorageClass": _fields(provisioner=str, parameters=_Texts, allowVolumeExpansion=bool),
     "CSINode": _fields(spec=_fields(drivers=_list(_Driver))),
 }
-"""What is decoded of each kind besides its metadata."""
+"""The types of the fields of each kind besides its metadata."""
 
 
-def misfit(type_: Any, value: Any) -> str:
-    """Where a value does not fit its type, in words; empty if it does."""
+def type_error(type_: Any, value: Any) -> str:
+    """Why a value does not have the type, with its path; empty if it has."""
     try:
         msgspec.convert(value, type_)
     except msgspec.ValidationError as error:

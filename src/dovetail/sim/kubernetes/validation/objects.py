@@ -1,6 +1,6 @@
-"""Taints of nodes, ConfigMaps, leases, events, priorities, namespaces and storage.
+"""Validation of built-in kinds other than pods: workloads, budgets, nodes, storage, leases and others.
 
-Workloads and disruption budgets.
+Each function takes the object or its spec and yields one `Fault` for each field that the API server would refuse.
 """
 
 import re
@@ -22,7 +22,7 @@ _RECYCLING = _RECLAIMS | {"Recycle"}
 _BINDINGS = frozenset({"Immediate", "WaitForFirstConsumer"})
 _ACCESS_MODES = frozenset({"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"})
 VOLUME_SOURCES = ("hostPath", "nfs", "iscsi", "fc", "local", "awsElasticBlockStore", "gcePersistentDisk", "csi")
-"""In the order in which the server looks for them."""
+"""In the order in which the API server checks them."""
 
 
 def taint_faults(spec: Plain) -> Iterator[Fault]:
@@ -36,7 +36,7 @@ def taint_faults(spec: Plain) -> Iterator[Fault]:
             yield Fault(f"{path}.value", "is not a label value", taint["value"])
         yield from choice_faults(effect or "", EFFECTS, f"{path}.effect")
         if (key, effect) in seen:
-            yield Fault(path, "has key and effect of an earlier taint", f"{key}:{effect}")
+            yield Fault(path, "has key and effect of an previous taint", f"{key}:{effect}")
         seen.add((key, effect))
 
 
@@ -60,7 +60,7 @@ def lease_faults(spec: Plain) -> Iterator[Fault]:
 
 
 def event_faults(plain: Plain) -> Iterator[Fault]:
-    """Everything wrong with an Event: it stands beside its object, in `default` if that is in no namespace."""
+    """Everything wrong with an Event: it must be in the namespace of its object, or `default` if that has none."""
     about = (plain.get("involvedObject") or {}).get("namespace") or ""
     here = plain["metadata"].get("namespace") or ""
     if about != here and (about or here != "default"):
@@ -169,7 +169,7 @@ def csi_node_faults(spec: Plain) -> Iterator[Fault]:
 
 
 _ALWAYS = frozenset({"Always"})
-_TO_AN_END = frozenset({"OnFailure", "Never"})
+_JOB_RESTARTS = frozenset({"OnFailure", "Never"})
 _STRATEGIES = frozenset({"RollingUpdate", "Recreate"})
 _UNHEALTHY = frozenset({"IfHealthyBudget", "AlwaysAllow"})
 _PERCENTAGE = re.compile(r"(100|[0-9]{1,2})%")
@@ -228,7 +228,7 @@ def job_faults(spec: Plain) -> Iterator[Fault]:
     if spec.get("selector") and not spec.get("manualSelector"):
         yield Fault("spec.selector", "is generated", spec["selector"])
         yield Fault("spec.template.metadata.labels", "must be selected by spec.selector", _template_labels(spec))
-    yield from template_faults(spec.get("template"), "spec.template", _TO_AN_END)
+    yield from template_faults(spec.get("template"), "spec.template", _JOB_RESTARTS)
 
 
 def budget_faults(spec: Plain) -> Iterator[Fault]:
@@ -257,7 +257,7 @@ def budget_status_faults(status: Plain) -> Iterator[Fault]:
 
 
 def deployment_status_faults(status: Plain) -> Iterator[Fault]:
-    """Everything wrong with the status of a Deployment: no part is larger than the whole."""
+    """Everything wrong with the status of a Deployment: no count may exceed `replicas`."""
     most = status.get("replicas") or 0
     if most < 0:
         yield Fault("status.replicas", "must not be negative", most)

@@ -1,6 +1,6 @@
-"""Where a pod may run: tolerations, topology spread, affinity.
+"""Validation of the scheduling constraints of a pod: selectors, tolerations, topology spread and affinity.
 
-Selectors of labels and of nodes, as they stand inside an object.
+Label selectors and node selectors are checked here for other kinds too. Messages and paths follow the API server.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def selector_faults(selector: Plain | None, path: str) -> Iterator[Fault]:
 
 
 def node_selector_faults(selector: Plain, path: str) -> Iterator[Fault]:
-    """Everything wrong with what is required of a node."""
+    """Everything wrong with a required node selector."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
         yield Fault(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -36,7 +36,7 @@ def node_selector_faults(selector: Plain, path: str) -> Iterator[Fault]:
 
 
 def node_term_faults(term: Plain, path: str) -> Iterator[Fault]:
-    """Everything wrong with one term about nodes."""
+    """Everything wrong with one node selector term."""
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         here = f"{path}.matchExpressions[{index}]"
         yield from _expression_faults(expression, here, _COMPARISONS)
@@ -87,7 +87,7 @@ _MOST_WEIGHT = 100
 
 
 def placement_faults(spec: Plain, path: str) -> Iterator[Fault]:
-    """Everything wrong with where a pod may run."""
+    """Everything wrong with the scheduling constraints of a pod."""
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration_faults(toleration, f"{path}.tolerations[{index}]")
     constraints = spec.get("topologySpreadConstraints") or ()

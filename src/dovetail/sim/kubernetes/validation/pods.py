@@ -1,6 +1,7 @@
-"""Pods and pod templates: everything in their spec, and what of it may change later.
+"""Validation of pod specs, pod templates, resource requests and limits, and pod updates.
 
-Sizes: what a container requests and may use at most, and what a whole pod or a node has.
+A pod update may change only images, tolerations (added), `activeDeadlineSeconds` (lowered) and scheduling gates
+(removed); node selector and affinity only while the pod is gated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ Amounts = Mapping[str, int | float | str]
 
 
 def container_size_faults(resources: Plain, path: str) -> Iterator[Fault]:
-    """Everything wrong with the size of one container."""
+    """Everything wrong with the requests and limits of one container."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
@@ -42,7 +43,7 @@ def container_size_faults(resources: Plain, path: str) -> Iterator[Fault]:
 
 
 def pod_size_faults(resources: Plain, containers: list[Plain], path: str) -> Iterator[Fault]:
-    """Everything wrong with the size of a whole pod."""
+    """Everything wrong with pod-level requests and limits."""
     requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
@@ -50,14 +51,14 @@ def pod_size_faults(resources: Plain, containers: list[Plain], path: str) -> Ite
                 yield Fault(f"{path}.{part}[{name}]", "is not a resource of whole pods", name)
             yield from _amount_faults(name, amount, f"{path}.{part}[{name}]")
     yield from _pair_faults(requests, limits, path)
-    asked = [(each.get("resources") or {}).get("requests") or {} for each in containers]
+    container_requests = [(each.get("resources") or {}).get("requests") or {} for each in containers]
     for name, amount in requests.items():
-        if sum(Quantity.of(each.get(name, 0)).nano for each in asked) > Quantity.of(amount).nano:
+        if sum(Quantity.of(each.get(name, 0)).nano for each in container_requests) > Quantity.of(amount).nano:
             yield Fault(f"{path}.requests[{name}]", "must be at least what the containers request together", amount)
 
 
 def capacity_faults(status: Plain) -> Iterator[Fault]:
-    """Everything wrong with what a node has."""
+    """Everything wrong with the capacity and allocatable of a node."""
     for part in ("capacity", "allocatable"):
         for name, amount in (status.get(part) or {}).items():
             yield from _amount_faults(name, amount, f"status.{part}.{name}")
@@ -90,10 +91,10 @@ def _pair_faults(requests: Amounts, limits: Amounts, path: str) -> Iterator[Faul
             if exact:
                 yield Fault(f"{path}.limits", f"must be set for {name}, which cannot be overcommitted")
             continue
-        asked, most = Quantity.of(amount).nano, Quantity.of(limits[name]).nano
-        if asked > most:
+        request, limit = Quantity.of(amount).nano, Quantity.of(limits[name]).nano
+        if request > limit:
             yield Fault(f"{path}.requests", f"must not be above the limit of {limits[name]} for {name}", amount)
-        elif exact and asked != most:
+        elif exact and request != limit:
             yield Fault(f"{path}.requests", f"must be equal to the limit of {limits[name]} for {name}", amount)
 
 
@@ -187,7 +188,7 @@ def _volume_faults(volumes: Sequence[Plain], path: str) -> Iterator[Fault]:
 
 
 def pod_change_faults(before: Plain, after: Plain) -> Iterator[Fault]:
-    """What a change of the spec may not do. Most of a pod stays as it was created."""
+    """Everything wrong with an update of a pod spec, most of which is immutable."""
     for field in ("containers", "initContainers"):
         if len(before.get(field) or ()) != len(after.get(field) or ()):
             yield Fault(f"spec.{field}", "containers can be neither added nor removed")
@@ -225,7 +226,7 @@ def _gated_selector_faults(before: Plain, after: Plain) -> Iterator[Fault]:
 
 
 def _keeps_tolerations(before: list[Plain], after: list[Plain]) -> bool:
-    """Whether all are still there; how long each is tolerated may change."""
+    """Whether no toleration was removed; `tolerationSeconds` may change."""
     left = [_without(each, "tolerationSeconds") for each in after]
     return all(_without(each, "tolerationSeconds") in left for each in before)
 
