@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 
 from acceptance.fleet import cluster, worker
-from dovetail.cli.dashboard_follower import LOOK_SECONDS, RETRY_SECONDS, STANDING_BY, keep_showing
+from dovetail.cli.dashboard_follower import CHECK_SECONDS, RETRY_SECONDS, STANDING_BY, publish_by_role
 from dovetail.dashboard import published_state as boards
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.sim.virtual_loop import run
 
-SOON = 3 * LOOK_SECONDS
+SOON = 3 * CHECK_SECONDS
 
 
 class Life:
@@ -45,7 +45,7 @@ def lived(story):
     async def main():
         life = Life()
         leading, beside = life.publishing("leading", "own"), life.publishing("beside", "looked-at")
-        showing = asyncio.create_task(keep_showing(life.published_state, lambda: not life.leads, leading, beside))
+        showing = asyncio.create_task(publish_by_role(life.published_state, lambda: not life.leads, leading, beside))
         try:
             await story(life)
         finally:

@@ -46,11 +46,11 @@ def test_the_whole_story_scales_drains_cleans_up_and_leaves_no_pod_waiting():
     told = demo("--speed", "max").stdout
     for happening in (
         *("claim ", "launch ", "join ", "ready ", "drained ", "garbage collected", "Next steps"),
-        *("reclaimed in 2m", "spot interrupted; drained ahead of it", "KernelDeadlock is True since"),
+        *("reclaimed in 2m", "spot interrupted; draining and replacing", "KernelDeadlock is True since"),
         *("Expired: replace", "Drifted: replace", "Empty: delete", "Underutilized: delete"),
     ):
         assert happening in told
-    assert re.search(r'spared   general-\w+: pod has "karpenter.sh/do-not-disrupt" annotation', told)
+    assert re.search(r'blocked  general-\w+: pod has "karpenter.sh/do-not-disrupt" annotation', told)
     assert "still pending" not in told
     assert "2h0m0s" in told
 
@@ -117,7 +117,7 @@ def test_a_node_class_of_another_provider_is_played_by_kwok_and_said_so(version)
     group = {"group": "karpenter.k8s.aws"} if version == "v1" else {"apiVersion": "karpenter.k8s.aws/v1beta1"}
     pool["spec"]["template"]["spec"]["nodeClassRef"] = {**group, "kind": "EC2NodeClass", "name": "default"}
     result = demo("--for", "2m", "-o", "json", "-f", "-", stdin=yaml.safe_dump(pool))
-    assert "EC2NodeClass default is played by a KWOKNodeClass" in result.stderr
+    assert "EC2NodeClass default is replaced by a KWOKNodeClass" in result.stderr
     assert json.loads(result.stdout)["nodes"]["launched"] > 0
 
 
@@ -133,7 +133,7 @@ def test_faulty_nodepools_are_refused_with_every_fault():
 def test_a_file_without_nodepool_is_refused():
     result = demo("-f", "-", stdin="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
     assert result.exit_code == 2
-    assert "holds no NodePool" in result.stderr
+    assert "has no NodePool" in result.stderr
 
 
 def test_help_teaches_by_example():

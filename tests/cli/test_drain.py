@@ -46,7 +46,7 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
     result = drain(cluster(going, worker("b")), "a", "--manual-deletion", "wait")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, nothing permanent is in the way")
+    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, all obstacles are temporary")
     assert "1 pods default/build protected until 14:00 UTC protected by karpenter.sh/do-not-disrupt" in lines
     assert "1 pods default/web evicted next" in lines
     assert "2 daemons default/agent its tier comes later" in lines
@@ -97,7 +97,7 @@ def test_a_pod_that_fits_nowhere_else_is_told(drain):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("other", "somebody else's node"), ("default-9", "has no node yet"), ("aa", "there is no node 'aa'")],
+    [("other", "has no NodeClaim, so Dovetail does not manage it"), ("default-9", "has no node yet"), ("aa", "there is no node 'aa'")],
 )
 def test_nodes_that_nobody_would_hold_or_knows_are_refused(name, words, drain):
     found = cluster(held(worker("a")), ClusterNode(None, claim("default-9")), ClusterNode(node("other"), None))

@@ -51,7 +51,7 @@ def test_a_node_has_every_method_with_what_stands_in_its_way_and_until_when(expl
 
 def test_permanent_obstacles_are_called_so(explain):
     line = next(line for line in explain("node", "general-b").stdout.splitlines() if "pdb prevents" in line)
-    assert line.endswith("for pod default/web-1 (permanent: somebody has to change it)")
+    assert line.endswith("for pod default/web-1 (permanent: needs a manual change)")
 
 
 def test_scripts_get_instants_and_codes(explain):
@@ -95,7 +95,7 @@ def test_a_nodepool_with_a_budget_nobody_understands_is_blocked(explain):
     bad = nodepool("general", disruption={"budgets": [{"nodes": "1", "schedule": "0 9 * * *"}]})
     result = explain("nodepool", "general", pools=[bad])
     assert result.exit_code == 0
-    assert "Blocked: a budget cannot be understood" in result.stdout
+    assert "Blocked: a budget is invalid" in result.stdout
 
 
 def test_a_pod_is_told_where_it_is_what_protects_it_and_whether_it_could_be_evicted(explain):
@@ -104,7 +104,7 @@ def test_a_pod_is_told_where_it_is_what_protects_it_and_whether_it_could_be_evic
     assert "Protected from disruption until 14:00 UTC." in held
     assert "Eviction would be allowed now." in held
     web = explain("pod", "default/web-1").stdout
-    assert "PodDisruptionBudget default/web allows 0 evictions now, and never will as it is written" in web
+    assert "PodDisruptionBudget default/web allows 0 evictions now, and never will unless it is changed" in web
     assert "Eviction would be refused" in web
 
 

@@ -145,7 +145,7 @@ def test_what_is_not_ended_is_under_way(path):
 
 
 def test_nothing_known_is_said(path):
-    assert "The ledger knows nothing about gone." in history(path, "--node", "gone").stdout
+    assert "The ledger has no decision about gone." in history(path, "--node", "gone").stdout
 
 
 def test_a_ledger_that_is_not_there_is_named_with_the_remedy(tmp_path):
@@ -185,7 +185,7 @@ def test_one_decision_is_told_with_its_plan_its_refusals_and_its_outcome(path):
         "single-node: PdbBlocked 1, Waiting 30",
         "node-3 permanent pdb prevents pod evictions",
         "node-4 until 10:40 UTC inside its window",
-        "38 more are only counted; -o wide names more",
+        "38 more not listed; -o wide lists more",
     ):
         assert wanted in lines
     assert "node-2" not in result.stdout  # none of that method's business

@@ -93,7 +93,7 @@ def test_a_context_that_is_not_there_is_answered_with_those_that_are(kubeconfig)
 def test_without_custom_resources_it_says_which_and_how_to_install_them(kubeconfig):
     with api_server(404, "NotFound") as server:
         (line,) = told(run("--kubeconfig", kubeconfig(server)))
-    assert "no custom resource nodepools.karpenter.sh, nodeclaims.karpenter.sh" in line
+    assert "lacks the custom resources nodepools.karpenter.sh, nodeclaims.karpenter.sh" in line
     assert line.endswith("install them with:  dovetail crds | kubectl apply --server-side -f -")
 
 
@@ -113,7 +113,7 @@ def test_a_plugin_for_credentials_that_is_not_installed_is_named_with_the_remedy
 
 def test_settings_that_cannot_be_read_are_all_named_with_flag_and_variable():
     lines = told(run("--kube-client-qps", "nan", "--log-level", "loud", DOVETAIL_DISRUPTION="perhaps"))
-    assert lines[0] == "Error: settings cannot be read:"
+    assert lines[0] == "Error: invalid settings:"
     assert [line.partition(":")[0] for line in lines[1:]] == [
         "--disruption (DOVETAIL_DISRUPTION)",
         "--kube-client-qps (KUBE_CLIENT_QPS)",

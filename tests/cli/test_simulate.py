@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
-from dovetail.cli.simulation.loader import ask, load
+from dovetail.cli.simulation.loader import load, plan_runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 DEMO = Path(__file__).parents[2] / "src" / "dovetail" / "cli" / "demo" / "scenario.yaml"
@@ -175,14 +175,14 @@ def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
     [
         (["--set", "nodepool/other.spec.weight=1"], "has no nodepool/other; it has"),
         (["--set", "consolidateAfter=5m"], "is not of the form"),
-        (["--set", "nodepool/default.spec.disruption.budgets[7].nodes=1"], "there is no item 7"),
+        (["--set", "nodepool/default.spec.disruption.budgets[7].nodes=1"], "the list has no item 7"),
         (["--set", "nodepool/default.spec.disruption.consolidateAfter=soon"], "consolidateAfter"),
         (["--set", "scenario.catalog=cheap"], "catalog"),
-        (["--compare"], "--compare needs at least one --set"),
-        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "leave one of them out"),
+        (["--compare"], "--compare requires at least one --set"),
+        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "--compare and --sweep cannot be combined"),
         (["--seeds", "many"], "--seeds must be"),
         (["--set", "nodepool/default.spec.disruption.consolidateAfterr=5m"], "did you mean consolidateAfter?"),
-        (["--set", "scenario.workloads[0].cpu=[1"], "is no YAML"),
+        (["--set", "scenario.workloads[0].cpu=[1"], "is not valid YAML"),
         (["--set", "nonsense", "--set", "nodepool.spec.weight=1"], "does not say which nodepool"),
         (["--sweep", f"{GRACE}=1m,soon"], "consolidationGracePeriod"),
         (["--html", "/nowhere/report.html"], "--html: /nowhere/report.html cannot be written"),
@@ -199,7 +199,7 @@ def test_what_cannot_be_run_is_said_before_anything_runs(arguments, why):
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_can_be_run(example):
     document, name, folder = load(example)
-    variants, trace = ask(document, name, folder, sets=[], sweeps=[], seeds="", lasts=None, compare=False)
+    variants, trace = plan_runs(document, name, folder, sets=[], sweeps=[], seeds="", lasts=None, compare=False)
     assert [variant.scenario.name for variant in variants] == [example.stem]
     assert bool(trace) is bool(variants[0].scenario.trace)
 
@@ -248,7 +248,7 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
         "spec.objects[2].spec.replicas: must be a whole number >= 0 (got 'many')",
         "spec.objects[2].spec.template.spec.containers: must be a list of containers",
         "spec.generate.nodepools.other: there is no such NodePool; there are: default",
-        "spec.settings.featureGates: is no setting; did you mean feature_gates?",
+        "spec.settings.featureGates: is not a setting; did you mean feature_gates?",
         "spec.settings.batch_idle_duration: 'soon' is not a duration",
         "spec.files[0]: 'missing.yaml' cannot be read: No such file or directory",
         "holes.csv: line 2: arrive is missing",
@@ -266,7 +266,7 @@ def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
     scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  events: [{made}, {weighed}]\n")
     result = typed(scenario, "--for", "2m")
     assert result.exit_code == 2
-    assert "the story could not be played on" in result.stderr
+    assert "the scenario could not continue" in result.stderr
     assert "nodeRegistrationDelay" in result.stderr
 
 

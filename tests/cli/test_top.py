@@ -26,7 +26,7 @@ from dovetail.settings import DecisionOptions
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import embedded
-from dovetail.wiring.live import look
+from dovetail.wiring.live import snapshot_from_state
 from stories import ACTING, deployment, node_class, pool
 
 LONG = "ip-10-0-{:03}-7.eu-central-1.compute.internal"
@@ -237,7 +237,7 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
             state, sights = life.parts.manager.state, []
 
             async def published_view():
-                snapshot = await look(state, life.parts.supplier, life.world.clock)
+                snapshot = await snapshot_from_state(state, life.parts.supplier, life.world.clock)
                 plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
                 sights.append(draw_once(snapshot, plan, DecisionOptions(), still=False))
 

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from dovetail.cli.simulation.runner import OBJECTS_BETWEEN_COLLECTIONS, rarely_collecting
+from dovetail.cli.simulation.runner import OBJECTS_BETWEEN_COLLECTIONS, infrequent_gc
 
 
 class Knot:
@@ -25,7 +25,7 @@ def as_before():
 
 
 def interrupted():
-    with rarely_collecting():
+    with infrequent_gc():
         assert gc.get_threshold()[0] == OBJECTS_BETWEEN_COLLECTIONS
         raise KeyboardInterrupt
 
@@ -38,9 +38,9 @@ def test_the_collector_rests_during_a_story_and_is_itself_again_after_one_that_f
 
 
 def test_what_is_left_of_a_story_is_not_looked_at_before_the_next_begins_and_then_goes():
-    with rarely_collecting():
+    with infrequent_gc():
         left = weakref.ref(Knot())
     gc.collect()
     assert left() is not None
-    with rarely_collecting():
+    with infrequent_gc():
         assert left() is None
