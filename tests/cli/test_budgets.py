@@ -94,7 +94,7 @@ def test_a_percentage_in_a_manifest_needs_a_number_of_nodes(manifest):
     [
         (("defalt", "-f", "POOL"), "there is no nodepool 'defalt'; did you mean 'default'?"),
         (("default", "-f", "absent.yaml"), "absent.yaml: cannot be read"),
-        (("default", "-f", "POOL", "--snapshot", "x.json"), "is for a manifest"),
+        (("default", "-f", "POOL", "--snapshot", "x.json"), "cannot be combined with --snapshot"),
         (("default", "-f", "POOL", "--from", "soon"), "soon"),
         (("default", "-f", "POOL", "--days", "0"), "--days"),
     ],

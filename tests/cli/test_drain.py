@@ -120,7 +120,7 @@ def test_explain_says_what_a_node_on_its_way_out_waits_for(tmp_path):
     path.write_bytes(snapshot_bytes(cluster(going, pdbs=[pdb(spec={"maxUnavailable": 0})])))
     result = CliRunner().invoke(app, ["explain", "node", "a", "--snapshot", str(path)])
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert any(line.startswith("Draining since 11:00 UTC: stuck, it will not end unless") for line in lines)
+    assert any(line.startswith("Draining since 11:00 UTC: stuck, it cannot finish without") for line in lines)
     row = next(line for line in lines if line.startswith("1 pods default/web"))
     assert "blocked 11:00 UTC permanent pdb prevents pod evictions (PodDisruptionBudget=[" in row
     asked = CliRunner().invoke(app, ["explain", "node", "a", "--snapshot", str(path), "-o", "json"])

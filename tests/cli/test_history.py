@@ -204,11 +204,11 @@ def test_scripts_get_one_decision_as_a_document(path):
 
 def test_a_node_that_went_without_a_choice_says_so(path):
     result = history(path, "bad")
-    assert "No pass decided this" in result.stdout
+    assert "not decided by a disruption pass" in result.stdout
     assert json.loads(history(path, "bad", "-o", "json").stdout)["plan"] is None
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(("dead",), "no decision 'dead'"), (("c0", "--node", "n"), "for one")])
+@pytest.mark.parametrize(("arguments", "said"), [(("dead",), "no decision 'dead'"), (("c0", "--node", "n"), "combined")])
 def test_a_decision_that_cannot_be_told_is_refused(path, arguments, said):
     result = history(path, *arguments)
     assert result.exit_code == 2

@@ -52,9 +52,9 @@ def test_the_catalogue_is_the_one_asked_for(tmp_path):
     [
         (["--demo", "-o", "snapshot.txt"], "end it in .json"),
         (["--demo", "--at", "soon"], "soon"),
-        (["--at", "1h"], "add --demo"),
-        (["--seed", "1"], "add --demo"),
-        (["--demo", "--context", "prod"], "not for the demo"),
+        (["--at", "1h"], "requires --demo"),
+        (["--seed", "1"], "requires --demo"),
+        (["--demo", "--context", "prod"], "cannot be combined with --demo"),
         (["--kubeconfig", "/nowhere/config"], "/nowhere/config"),
         (["--demo", "--at", "1m", "-o", "/nowhere/a.json"], "cannot be written: No such file"),
     ],

@@ -73,7 +73,7 @@ def test_chance_is_told_beside_what_it_moves():
     assert (only.figures["cost"], only.spread["cost"], only.spread["evictions"]) == (1.5, 0.5, 0.0)
     lines = drawn([only], 250)
     assert lines[1].startswith("a        1.50 ±0.50  ")
-    assert "± is how far a single seed is from that at most" in lines[-1]
+    assert "± is the largest distance of a seed from the average" in lines[-1]
 
 
 def report(cost):
