@@ -1,4 +1,4 @@
-"""Settings from text: every fault at once with flag, variable and remedy; names that collide with nobody's."""
+"""Settings from text: all faults together with flag, variable and remedy; environment variables."""
 
 from dataclasses import fields, replace
 from datetime import timedelta
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_refused_with_flag_variable_and_remedy(name, text
     assert words in str(refused.value)
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_together():
     with pytest.raises(ValueError, match="--") as refused:
         read_settings({"kube_client_qps": "nan", "log_level": "loud", "batch_max_duration": "1ms"})
     assert len(str(refused.value).splitlines()) == 3

@@ -77,7 +77,7 @@ def test_hours_without_budget_have_a_star_and_months_are_named_when_they_matter(
     assert "how many nodes may be disrupted at once" in result.stdout
 
 
-def test_a_pool_whose_budgets_nobody_understands_is_said_to_be_blocked(manifest):
+def test_an_invalid_budget_is_shown_as_blocked(manifest):
     result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *"}), "--days", 1)
     assert result.exit_code == 0
     assert "Blocked: a budget is invalid, so nothing is disrupted" in result.stdout
@@ -106,7 +106,7 @@ def test_what_cannot_be_done_ends_with_2_and_the_reason(arguments, words, manife
     assert words in result.stderr
 
 
-def test_a_manifest_that_cannot_be_read_as_a_pool_says_where(manifest):
+def test_an_invalid_manifest_is_reported_with_its_fault(manifest):
     result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "soon"}))
     assert result.exit_code == 2
     assert "duration" in result.stderr

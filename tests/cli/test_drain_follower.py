@@ -1,4 +1,4 @@
-"""A drain followed to its end: told when something changes, ended when nothing is left."""
+"""Following a drain: reports on change, and ends when Node and NodeClaim are gone."""
 
 from dovetail.cli.drain_follower import DrainingNode, follow
 from dovetail.cli.view.drain import blocked_pods, summary
@@ -24,7 +24,7 @@ class Flaky:
         return
 
 
-def test_what_holds_a_drain_is_told_until_it_is_over():
+def test_what_blocks_a_drain_is_reported_until_it_ends():
     async def story(life):
         await life.until(lambda: life.running(2) and life.settled())
         node, claim = life.nodes[0], life.claims[0]

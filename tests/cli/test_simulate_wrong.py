@@ -1,4 +1,4 @@
-"""What is wrong with what was asked for: each fault with its place, all of them at once, and never a traceback."""
+"""`dovetail simulate` with invalid input: all faults are reported together with their paths, never a traceback."""
 
 import multiprocessing
 import signal
@@ -64,7 +64,7 @@ def story(tmp_path, more):
         ("files: [latin.csv]", "spec.files[0]: 'latin.csv' is not text in UTF-8"),
     ],
 )
-def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(tmp_path, more, why):
+def test_an_invalid_scenario_is_refused_before_it_runs(tmp_path, more, why):
     (tmp_path / "latin.csv").write_bytes(b"name,arrive\nM\xfcller,0\n")
     result = typed(story(tmp_path, f"  {more}\n"))
     assert result.exit_code == 2
@@ -81,7 +81,7 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
         (["--for", "99999999999d"], "spec.for: '99999999999d' is longer than any story"),
         (["--seeds", "1,1"], "--seeds has the same seed twice"),
         (["--sweep", f"{POOL}=1m,,2m"], "has an empty value"),
-        (["--sweep", f"{POOL}=1m,1m"], "has a value twice"),
+        (["--sweep", f"{POOL}=1m,1m"], "has the same value twice"),
         (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has the same --set twice"),
         (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "--compare and --sweep cannot be combined"),
         (["--html", "."], "cannot be written"),
@@ -90,7 +90,7 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
         (["--seeds", "2", "--timeline"], "--timeline is for a single run"),
     ],
 )
-def test_what_cannot_be_asked_for_is_said(arguments, why):
+def test_invalid_options_are_reported(arguments, why):
     result = typed(GRACE, *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
@@ -135,7 +135,7 @@ def test_a_report_that_cannot_be_written_in_the_end_is_still_printed():
     assert "Evictions" in result.stdout
 
 
-def test_groups_of_a_trace_that_never_arrive_are_told(tmp_path):
+def test_groups_of_a_trace_that_never_arrive_are_noted(tmp_path):
     (tmp_path / "late.csv").write_text("name,arrive,cpu,memory\na,0,1,1Gi\nb,1h,1,1Gi\n")
     result = typed(story(tmp_path, "  trace: late.csv\n"), "--for", "2m")
     assert "Note: 1 of 2 groups of the trace arrive after the end, b first" in result.stdout
@@ -146,7 +146,7 @@ def twice(example):
     return plan_runs(document, name, folder, sets=[], sweeps=[], seeds="2", lasts=None, compare=False)[0]
 
 
-def test_ctrl_c_ends_a_story_in_order():
+def test_ctrl_c_ends_a_run_in_order():
     """In the first minutes: what was begun is put away, and the next Ctrl-C is the usual one again."""
     usual = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_story_in_order():
     assert signal.getsignal(signal.SIGINT) is usual
 
 
-def test_ctrl_c_ends_stories_in_other_processes():
+def test_ctrl_c_ends_runs_in_other_processes():
     def impatient(_):
         raise KeyboardInterrupt
 

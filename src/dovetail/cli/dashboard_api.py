@@ -105,8 +105,8 @@ def documents(ledger: Path | None) -> "Documents":
     from dovetail.cli.view.plan import plan_document
     from dovetail.dashboard.api import Documents
 
-    def history(asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
-        return _history(ledger, asked, now)
+    def history(parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
+        return _history(ledger, parameters, now)
 
     def decision(identity: str) -> dict[str, Any]:
         return _decision(ledger, identity)
@@ -135,7 +135,7 @@ def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
         raise Unanswerable(str(error)) from None
 
 
-def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
     import typer
 
     from dovetail.cli.history import instant
@@ -145,17 +145,17 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
 
     if ledger is None:
         return {"decisions": [], "missing": "this process keeps no ledger, so there are no past decisions"}
-    most = asked.get("most", "0")
+    most = parameters.get("most", "0")
     if not most.isascii() or not most.isdigit() or len(most) > 9:
         raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
     try:
         question = LedgerQuery(
-            node=asked.get("node", ""),
-            nodepool=asked.get("nodepool", ""),
-            reason=asked.get("reason", ""),
-            act=asked.get("act", ""),
-            since=instant("since", asked.get("since", ""), lambda: now),
-            until=instant("until", asked.get("until", ""), lambda: now),
+            node=parameters.get("node", ""),
+            nodepool=parameters.get("nodepool", ""),
+            reason=parameters.get("reason", ""),
+            act=parameters.get("act", ""),
+            since=instant("since", parameters.get("since", ""), lambda: now),
+            until=instant("until", parameters.get("until", ""), lambda: now),
             most=int(most),
         )
         return history_document(read_history(ledger, question))

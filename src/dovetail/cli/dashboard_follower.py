@@ -25,16 +25,16 @@ async def publish_by_role(
 ) -> None:
     """Run `as_leader`, or `as_standby` while this is a standby replica and a user is connected; until cancelled."""
     running: asyncio.Task[None] | None = None
-    chosen: object = "nothing yet"
+    current: object = "nothing yet"
     try:
         while True:
-            wanted = as_leader if not is_standby() else as_standby if published_state.wanted else None
-            if wanted is not chosen:
+            selected = as_leader if not is_standby() else as_standby if published_state.wanted else None
+            if selected is not current:
                 await _cancel(running)
-                if wanted is not as_leader:
+                if selected is not as_leader:
                     published_state.publish(None, STANDING_BY)
-                running = asyncio.create_task(_retry(wanted), name="page") if wanted is not None else None
-                chosen = wanted
+                running = asyncio.create_task(_retry(selected), name="page") if selected is not None else None
+                current = selected
             await asyncio.sleep(CHECK_SECONDS)
     finally:
         await _cancel(running)

@@ -99,11 +99,11 @@ def _changed_status(scope: Scope, before: Plain, after: Any) -> tuple[Any, list[
         if value == before.get(name):
             continue
         if name == "conditions" and isinstance(value, list):
-            found, whole = _conditions(scope, before.get(name) or [], value)
+            found, unchanged = _conditions(scope, before.get(name) or [], value)
         else:
-            found, whole = _verdict(scope, name, msgspec.json.encode(value))
+            found, unchanged = _verdict(scope, name, msgspec.json.encode(value))
         faults.extend(found)
-        as_written = as_written and whole
+        as_written = as_written and unchanged
     return after if as_written or faults else with_defaults(schema, pruned(schema, after)), faults
 
 
@@ -115,9 +115,9 @@ def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tupl
     for index, condition in enumerate(after):
         path, kind = f"status.conditions[{index}]", condition.get("type") if isinstance(condition, dict) else None
         if condition not in before:
-            found, whole = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
+            found, unchanged = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
             faults.extend(each._replace(path=each.path.replace(f"status.{_CONDITION}", path, 1)) for each in found)
-            as_written = as_written and whole
+            as_written = as_written and unchanged
         if kind in types:
             faults.append(Fault(path, "is listed twice", kind, "remove one of them"))
         types.append(kind)

@@ -70,8 +70,8 @@ def _objects(spec: Plain) -> Iterable[Fault]:
     if not pools and not spec.get("snapshot"):
         yield Fault("spec.objects", "has no NodePool, so no node can be launched; add one")
     generated = spec.get("generate")
-    wanted = generated.get("nodepools") if isinstance(generated, dict) else None
-    for name in sorted(set(wanted) - pools) if isinstance(wanted, dict) and pools else ():
+    named_pools = generated.get("nodepools") if isinstance(generated, dict) else None
+    for name in sorted(set(named_pools) - pools) if isinstance(named_pools, dict) and pools else ():
         yield Fault(
             f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {', '.join(sorted(pools))}"
         )
