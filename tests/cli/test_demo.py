@@ -72,7 +72,7 @@ def test_an_interrupted_demo_prints_its_summary():
         first = running.stdout.readline()
         running.send_signal(signal.SIGINT)
         rest, _ = running.communicate(timeout=30)
-    assert b"The cluster opens" in first
+    assert b"The cluster starts" in first
     assert b"then interrupted" in rest
     assert running.returncode == 0
 
