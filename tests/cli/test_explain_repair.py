@@ -51,7 +51,7 @@ def test_text_shows_what_is_tolerated_and_until_when(explain):
     assert "repair (Unhealthy)" in told
     assert "1. NetworkUnavailable is True since 11:56 UTC, tolerated for 10m" in told
     assert "(repair.policies), until 12:06 UTC" in told
-    assert "Replaced by force at 12:06 UTC, unless it recovers." in told
+    assert "Replaced by force at 12:06 UTC unless it recovers." in told
 
 
 def test_text_shows_that_the_breaker_blocks_repair(explain):
