@@ -17,8 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.loader import ask, load
-from dovetail.cli.simulation.runner import live
+from dovetail.cli.simulation.loader import load, plan_runs
+from dovetail.cli.simulation.runner import run_scenario
 
 SCENARIOS = Path(__file__).parent.parent / "examples" / "scenarios"
 HELD = "month"
@@ -31,14 +31,14 @@ BAR = 120.0  # seconds a month may take
 def measure(scenario: Path, days: int) -> dict[str, Any]:
     """Live through that many days; what each took, and what came of all."""
     document, name, folder = load(scenario)
-    variants, trace = ask(document, name, folder, sets=[], sweeps=[], seeds="", lasts=f"{days}d", compare=False)
+    variants, trace = plan_runs(document, name, folder, sets=[], sweeps=[], seeds="", lasts=f"{days}d", compare=False)
     marks = [(0.0, time.process_time(), time.perf_counter())]
 
     def progress(at: float) -> None:
         if at % DAY == 0:
             marks.append((at, time.process_time(), time.perf_counter()))
 
-    report = live(variants[0].scenario, trace, progress).report
+    report = run_scenario(variants[0].scenario, trace, progress).report
     rows = [
         {"day": number, "processor": after[1] - before[1], "clock": after[2] - before[2]}
         for number, (before, after) in enumerate(pairwise(marks), start=1)

@@ -1,11 +1,11 @@
-"""Settings from text: every fault at once with flag, variable and remedy; names that collide with nobody's."""
+"""Settings from text: all faults together with flag, variable and remedy; environment variables."""
 
 from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
 
-from dovetail.settings import KARPENTERS, PREFIX, DecisionOptions, Settings, knobs, read_settings
+from dovetail.settings import KARPENTER_SETTINGS, PREFIX, DecisionOptions, Settings, read_settings, setting_fields
 
 
 @pytest.mark.parametrize(
@@ -20,16 +20,16 @@ from dovetail.settings import KARPENTERS, PREFIX, DecisionOptions, Settings, kno
         ("kube_client_qps", "fast", "must be a number such as 200 or 0.5, got 'fast'"),
         ("kube_client_qps", "0", "must be greater than 0, got '0'"),
         ("kube_client_burst", "1.5", "must be a whole number, got '1.5'"),
-        ("batch_idle_duration", "0s", "must be longer than nothing"),
+        ("batch_idle_duration", "0s", "must be longer than 0s"),
         (
             "batch_idle_duration",
             "11s",
-            "a pause of 11s is longer than the 10s of --batch-max-duration; make it shorter",
+            "11s is longer than the 10s of --batch-max-duration; make it shorter",
         ),
         ("disruption", "maybe", "--disruption (DOVETAIL_DISRUPTION): must be one of off, on, got 'maybe'"),
-        ("feature_gates", "Drfit=true", "with a name of: Drift"),
+        ("feature_gates", "Drfit=true", "the names are Drift"),
         ("metrics_port", "70000", "must be a port"),
-        ("metrics_port", "9" * 5000, "must be a port, or 0 to serve nothing, got '999"),
+        ("metrics_port", "9" * 5000, "must be a port number, or 0 to disable it, got '999"),
         ("kube_client_burst", "9" * 400, "must be at most 1,000,000,000, got '999"),
         ("kube_client_burst", "9" * 5000, "must be a whole number, got '999"),
         ("dry_run", "yes", "must be true or false, got 'yes'"),
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_refused_with_flag_variable_and_remedy(name, text
     assert words in str(refused.value)
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_together():
     with pytest.raises(ValueError, match="--") as refused:
         read_settings({"kube_client_qps": "nan", "log_level": "loud", "batch_max_duration": "1ms"})
     assert len(str(refused.value).splitlines()) == 3
@@ -53,9 +53,13 @@ def test_what_is_not_given_is_as_declared():
 
 def test_variables_are_karpenters_own_or_ours():
     """A variable called PROVIDER or LEDGER may well be meant for somebody else."""
-    for knob in knobs():
-        assert knob.variable == (knob.name.upper() if knob.name in KARPENTERS else PREFIX + knob.name.upper())
-    assert {"FEATURE_GATES", "LOG_LEVEL", "DOVETAIL_PROVIDER", "DOVETAIL_LEDGER"} <= {knob.variable for knob in knobs()}
+    for setting in setting_fields():
+        assert setting.variable == (
+            setting.name.upper() if setting.name in KARPENTER_SETTINGS else PREFIX + setting.name.upper()
+        )
+    assert {"FEATURE_GATES", "LOG_LEVEL", "DOVETAIL_PROVIDER", "DOVETAIL_LEDGER"} <= {
+        setting.variable for setting in setting_fields()
+    }
 
 
 def test_every_setting_has_a_default_that_reads_as_itself():

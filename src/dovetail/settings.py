@@ -1,7 +1,12 @@
-"""One frozen Settings: every knob with its flag, environment variable, unit, default and reason.
+"""All settings: name, type, default, choices and help text, declared once as the fields of `Settings`.
 
-The command line, the environment and the reference page are all made from these fields, so a knob cannot exist in one
-place and be missing from another.
+The command-line flags, the environment variables and docs/reference/settings.md are generated from these fields
+through `setting_fields()`. Settings that Karpenter also has use Karpenter's environment variables; all others start
+with `DOVETAIL_`.
+
+`read_settings` parses text into a `Settings` value and reports every invalid setting in one error. `Settings.options`
+selects the part that decisions depend on, as a `DecisionOptions` value that controllers, commands, dashboard and
+simulations share.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +19,7 @@ from dovetail.model.duration import Duration
 
 FEATURE_GATES = ("Drift", "SpotToSpotConsolidation", "NodeRepair")
 PREFIX = "DOVETAIL_"
-KARPENTERS = frozenset(
+KARPENTER_SETTINGS = frozenset(
     [
         "ami_refresh_interval",
         "batch_idle_duration",
@@ -44,132 +49,140 @@ KARPENTERS = frozenset(
         "vm_memory_overhead_percent",
     ]
 )
-"""Settings that Karpenter has, too: their environment variables keep its names. All others have our prefix."""
+"""Settings that Karpenter has too. Their environment variables have no prefix, as in Karpenter."""
 
 SHORTEST_STALE_AFTER = timedelta(seconds=90)
-LARGEST = 10**9  # of any number; none makes sense beyond it, and some would overflow
+LARGEST = 10**9  # limit of all numeric settings, so that none overflows
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
 
-def _knob(default: Any, why: str, *, choices: tuple[str, ...] = ()) -> Any:
-    return field(default=default, metadata={"why": why, "choices": choices})
+def _setting(default: Any, text: str, *, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"help": text, "choices": choices})
 
 
-def _flag(why: str) -> Any:
-    """Off unless it is given."""
-    return field(default=False, metadata={"why": why, "choices": ()})
+def _flag(text: str) -> Any:
+    return field(default=False, metadata={"help": text, "choices": ()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the controller runs."""
+    """The configuration of a controller process; the commands use the same settings."""
 
-    provider: str = _knob("kwok", "Where instances come from.", choices=("kwok", "aws"))
-    catalog: str = _knob(
-        "realistic", "Which built-in catalogue the kwok provider sells from.", choices=("realistic", "generic")
+    provider: str = _setting("kwok", "The cloud provider that launches instances.", choices=("kwok", "aws"))
+    catalog: str = _setting(
+        "realistic", "The built-in catalog of instance types for the kwok provider.", choices=("realistic", "generic")
     )
-    instance_types_file_path: str = _knob(
-        "", "A file of instance types for the kwok provider, instead of a built-in one."
+    instance_types_file_path: str = _setting(
+        "", "A file with instance types for the kwok provider, in place of a built-in catalog."
     )
-    cluster_name: str = _knob("", "The EKS cluster, for the aws provider: its instances are tagged with it.")
-    cluster_endpoint: str = _knob("", "The API server as nodes reach it; the aws provider asks EKS if it is not given.")
-    vm_memory_overhead_percent: float = _knob(
-        0.075, "The share of an EC2 instance's memory that its operating system never sees."
+    cluster_name: str = _setting(
+        "", "The name of the EKS cluster. The aws provider needs it, and tags its instances with it."
     )
-    reserved_enis: int = _knob(0, "Network interfaces of an EC2 instance that are not for pods.")
-    isolated_vpc: bool = _flag("The pricing API of AWS cannot be reached: shipped prices are used.")
+    cluster_endpoint: str = _setting(
+        "", "The URL of the API server for nodes. If empty, the aws provider reads it from EKS."
+    )
+    vm_memory_overhead_percent: float = _setting(
+        0.075, "The fraction of an EC2 instance's memory that its operating system cannot use."
+    )
+    reserved_enis: int = _setting(0, "The number of network interfaces of an EC2 instance that pods cannot use.")
+    isolated_vpc: bool = _flag("Use the built-in EC2 prices, because the VPC cannot reach the AWS pricing API.")
     disable_dry_run: bool = _flag(
-        "EC2NodeClasses are ready without a trial: EC2 is not asked ahead of the first launch whether it is permitted."
+        "Do not check with an EC2 dry run that a launch is permitted before an EC2NodeClass becomes ready."
     )
-    enable_zonal_shift: bool = _flag(
-        "Nothing is launched in a zone that a zonal shift of the EKS cluster leads away from."
+    enable_zonal_shift: bool = _flag("Launch nothing in zones that a zonal shift of the EKS cluster takes out of use.")
+    interruption_queue: str = _setting(
+        "", "The SQS queue with interruption messages about EC2 instances. If empty, no queue is read."
     )
-    interruption_queue: str = _knob("", "The SQS queue that tells of interruptions of EC2 instances; none if empty.")
-    batch_idle_duration: timedelta = _knob(
-        timedelta(seconds=1), "A batch of pending pods ends when no new one came for this long."
+    batch_idle_duration: timedelta = _setting(
+        timedelta(seconds=1), "A batch of pending pods is scheduled after this long without a new pending pod."
     )
-    batch_max_duration: timedelta = _knob(
-        timedelta(seconds=10), "A batch of pending pods never waits longer than this."
+    batch_max_duration: timedelta = _setting(
+        timedelta(seconds=10), "A batch of pending pods is scheduled after this long at the latest."
     )
-    garbage_collection_interval: timedelta = _knob(
-        timedelta(minutes=2), "How often NodeClaims are compared with the instances that exist."
+    garbage_collection_interval: timedelta = _setting(
+        timedelta(minutes=2), "How often NodeClaims are compared with the instances of the provider."
     )
-    disruption: str = _knob(
+    disruption: str = _setting(
         "off",
-        "Whether nodes are disrupted voluntarily: expired, drifted, empty, underutilised. `dovetail plan` says what"
-        " that would do.",
+        "Whether expired, drifted, empty and underutilized nodes are disrupted. `dovetail plan` shows what that"
+        " would do.",
         choices=("off", "on"),
     )
-    dry_run: bool = _flag("Decide and tell what would be done, and write nothing: permission to read is enough.")
-    leader_election_name: str = _knob("dovetail-leader-election", "The Lease whose holder acts.")
-    leader_election_namespace: str = _knob(
-        "", "Where that Lease is, and the ConfigMap that pauses. Unless given, the pod's own namespace, or default."
+    dry_run: bool = _flag("Decide and report, but write nothing. Permission to get, list and watch is enough.")
+    leader_election_name: str = _setting("dovetail-leader-election", "The name of the Lease for leader election.")
+    leader_election_namespace: str = _setting(
+        "",
+        "The namespace of that Lease and of the ConfigMap that pauses disruption. If empty, the namespace of the pod,"
+        " or `default` outside a pod.",
     )
-    disable_leader_election: bool = _flag("Act without a Lease. Only where nothing else can be running.")
-    feature_gates: str = _knob(
+    disable_leader_election: bool = _flag("Act without a Lease. Safe only if there is never a second replica.")
+    feature_gates: str = _setting(
         "Drift=true,SpotToSpotConsolidation=false,NodeRepair=true",
-        "Features to switch on or off, as Name=true or Name=false.",
+        "Features to switch on or off: a comma-separated list of Name=true or Name=false.",
     )
-    manual_deletion: str = _knob(
+    manual_deletion: str = _setting(
         "by-kind",
-        "Whether deleting a node by hand evicts its pods with do-not-disrupt or waits for them, where no"
-        " terminationGracePeriod bounds the drain. by-kind: deleting a Node evicts, deleting a NodeClaim or NodePool"
-        " waits.",
+        "Whether a deletion by hand evicts pods with do-not-disrupt or waits for them, if no terminationGracePeriod"
+        " limits the drain. by-kind: deleting a Node evicts them, deleting a NodeClaim or NodePool waits for them.",
         choices=("by-kind", "evict", "wait"),
     )
-    repair_without_block: str = _knob(
+    repair_without_block: str = _setting(
         "off",
-        "What goes for NodePools without a repair block: their nodes are never repaired, or on the provider's terms.",
+        "How NodePools without a repair block are repaired: not at all, or by the policies of the provider.",
         choices=("off", "provider"),
     )
-    rebalance_recommendation: str = _knob(
+    rebalance_recommendation: str = _setting(
         "tell",
-        "What a recommendation to rebalance a spot instance leads to: an event, or a drain with a replacement.",
+        "The reaction to a rebalance recommendation for a spot instance. tell: publish an event; drain: drain and"
+        " replace the node.",
         choices=("tell", "drain"),
     )
-    preference_policy: str = _knob(
+    preference_policy: str = _setting(
         "Respect",
-        "Whether preferences of pods count when nodes are launched, replaced and simulated.",
+        "Whether scheduling preferences of pods are respected when nodes are launched, replaced and simulated.",
         choices=("Respect", "Ignore"),
     )
-    kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
-    kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
-    watch_stale_after: timedelta = _knob(
+    kube_client_qps: float = _setting(200.0, "The average number of requests per second to the API server.")
+    kube_client_burst: int = _setting(300, "The largest number of requests to the API server at once.")
+    watch_stale_after: timedelta = _setting(
         timedelta(minutes=2, seconds=30),
-        "A cache that no event, bookmark or list has confirmed for this long is stale: it is listed again, and until"
-        " that succeeds nothing new is disrupted and `/readyz` fails. Bookmarks come about once a minute.",
+        "A watch cache is stale if no event, bookmark or list has confirmed it for this long. It is listed again;"
+        " until that succeeds, nothing new is disrupted and `/readyz` fails. Bookmarks arrive about once a minute.",
     )
-    metrics_port: int = _knob(8080, "Where `/metrics` is served for Prometheus; 0 for nowhere.")
-    health_probe_port: int = _knob(8081, "Where `/healthz` and `/readyz` are served; 0 for nowhere.")
-    dashboard_port: int = _knob(8088, "Where the page is served; 0 for nowhere.")
-    dashboard_address: str = _knob(
+    metrics_port: int = _setting(8080, "The port of `/metrics` for Prometheus; 0 disables it.")
+    health_probe_port: int = _setting(8081, "The port of `/healthz` and `/readyz`; 0 disables them.")
+    dashboard_port: int = _setting(8088, "The port of the dashboard; 0 disables it.")
+    dashboard_address: str = _setting(
         "127.0.0.1",
-        "The address of the page. Any but this machine's own needs a token.",
+        "The address that the dashboard listens on. Any address other than loopback requires a token.",
     )
-    dashboard_auth: str = _knob(
+    dashboard_auth: str = _setting(
         "token",
-        "What has to be shown to see the page: its own token, or one that the cluster's API server knows.",
+        "The token that users of the dashboard present: that of --dashboard-token-file, or one that the API server"
+        " accepts in a TokenReview.",
         choices=("token", "tokenreview"),
     )
-    dashboard_token_file: str = _knob("", "A file with the token that has to be shown to see the page; none if empty.")
-    node_metrics: str = _knob(
-        "pool",
-        "What gauges about nodes are told for: nothing, each pool, or each node.",
-        choices=("off", "pool", "node"),
+    dashboard_token_file: str = _setting("", "The file with the token for the dashboard. If empty, there is no token.")
+    node_metrics: str = _setting(
+        "pool", "The detail of gauges about nodes: none, per NodePool, or per node.", choices=("off", "pool", "node")
     )
-    instance_type_metrics: str = _knob(
+    instance_type_metrics: str = _setting(
         "used",
-        "What gauges about instance types and offerings are told for: nothing, types that nodes are of, or all types.",
+        "The instance types that have gauges: none, those of existing nodes, or all.",
         choices=("off", "used", "all"),
     )
-    ledger: str = _knob(
+    ledger: str = _setting(
         "",
-        "The file that keeps every decision; `off` keeps none. Unless given, dovetail/ledger.db where state is kept.",
+        "The SQLite file that records every decision, or `off`. If empty, dovetail/ledger.db in the state directory.",
     )
-    ledger_keep: timedelta = _knob(timedelta(days=90), "How long decisions are kept.")
-    ledger_max_megabytes: int = _knob(256, "How large the file of decisions may become; the oldest go first.")
-    log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))
-    log_format: str = _knob("json", "How it is logged: JSON lines, or text for people.", choices=("json", "text"))
+    ledger_keep: timedelta = _setting(timedelta(days=90), "How long decisions are kept in the ledger.")
+    ledger_max_megabytes: int = _setting(
+        256, "The largest size of the ledger, in megabytes. The oldest decisions are deleted first."
+    )
+    log_level: str = _setting(
+        "info", "The lowest level of messages that are logged.", choices=("debug", "info", "warning", "error")
+    )
+    log_format: str = _setting("json", "The format of log lines.", choices=("json", "text"))
 
     @property
     def options(self) -> "DecisionOptions":
@@ -188,23 +201,20 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionOptions:
-    """What decisions depend on beside the cluster: feature gates and policies, read from the settings in one place.
-
-    Controllers, commands, page and simulations take the same value, so that all of them decide alike.
-    """
+    """The feature gates and policies that decisions depend on, besides the state of the cluster."""
 
     drift: bool = True
     spot_to_spot: bool = False
     node_repair: bool = True
     respect_preferences: bool = True
-    repair_without_block: bool = False  # NodePools without a repair block: on the provider's terms
+    repair_without_block: bool = False  # by the provider's policies
     manual_deletion: str = "by-kind"
     drain_on_rebalance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
-    """One setting as people meet it."""
+class SettingField:
+    """One setting with its flag and environment variable."""
 
     name: str
     flag: str
@@ -212,100 +222,100 @@ class Knob:
     kind: type
     default: Any
     choices: tuple[str, ...]
-    why: str
+    help: str
 
 
-def knobs() -> Iterator[Knob]:
-    """Every setting, in the order it is declared."""
+def setting_fields() -> Iterator[SettingField]:
+    """Yield every setting in the order of declaration."""
     for each in fields(Settings):
-        yield _knob_of(each)
+        yield _setting_field(each)
 
 
-def _knob_of(each: Field[Any]) -> Knob:
-    return Knob(
+def _setting_field(each: Field[Any]) -> SettingField:
+    return SettingField(
         name=each.name,
         flag="--" + each.name.replace("_", "-"),
-        variable=("" if each.name in KARPENTERS else PREFIX) + each.name.upper(),
+        variable=("" if each.name in KARPENTER_SETTINGS else PREFIX) + each.name.upper(),
         kind=type(each.default),
         default=each.default,
         choices=each.metadata["choices"],
-        why=each.metadata["why"],
+        help=each.metadata["help"],
     )
 
 
 def read_settings(written: Mapping[str, str]) -> Settings:
-    """Settings from text by field name. All faults at once, each naming flag, variable and remedy."""
+    """Parse settings from text by field name. The ValueError lists all faults with flag, variable and remedy."""
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for knob in knobs():
-        if knob.name in written:
+    for setting in setting_fields():
+        if setting.name in written:
             try:
-                values[knob.name] = _read(knob, written[knob.name])
+                values[setting.name] = _read(setting, written[setting.name])
             except ValueError as error:
-                faults.append(f"{knob.flag} ({knob.variable}): {error}")
+                faults.append(f"{setting.flag} ({setting.variable}): {error}")
     settings = Settings(**values)
     if settings.batch_idle_duration > settings.batch_max_duration:
         idle, longest = Duration.of(settings.batch_idle_duration), Duration.of(settings.batch_max_duration)
-        why = f"a pause of {idle} is longer than the {longest} of --batch-max-duration; make it shorter"
+        why = f"{idle} is longer than the {longest} of --batch-max-duration; make it shorter"
         faults.append(f"--batch-idle-duration (BATCH_IDLE_DURATION): {why}")
     if settings.watch_stale_after < SHORTEST_STALE_AFTER:
         given, least = Duration.of(settings.watch_stale_after), Duration.of(SHORTEST_STALE_AFTER)
-        why = f"must be at least {least}, got {given}; bookmarks come about once a minute, quiet caches would be stale"
+        why = f"must be at least {least}, got {given}; bookmarks arrive only about once a minute"
         faults.append(f"--watch-stale-after ({PREFIX}WATCH_STALE_AFTER): {why}")
     if faults:
         raise ValueError("\n".join(faults))
     return settings
 
 
-def _read(knob: Knob, text: str) -> Any:
-    if knob.kind is timedelta:
+def _read(setting: SettingField, text: str) -> Any:
+    if setting.kind is timedelta:
         span = Duration.parse(text).span
         if span <= timedelta():
-            raise ValueError(f"must be longer than nothing, got {text!r}")
+            raise ValueError(f"must be longer than 0s, got {text!r}")
         return span
-    if knob.name == "feature_gates":
+    if setting.name == "feature_gates":
         _read_gates(text)
         return text
-    if knob.kind is bool:
+    if setting.kind is bool:
         if text not in {"true", "false"}:
             raise ValueError(f"must be true or false, got {text!r}")
         return text == "true"
-    if knob.choices and text not in knob.choices:
-        raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
-    if knob.name.endswith("_port"):
+    if setting.choices and text not in setting.choices:
+        raise ValueError(f"must be one of {', '.join(setting.choices)}, got {text!r}")
+    if setting.name.endswith("_port"):
         return _port(text)
-    return _number(knob, text) if knob.kind in {int, float} else text
+    return _number(setting, text) if setting.kind in {int, float} else text
 
 
-def _number(knob: Knob, text: str) -> float:
-    """A number that is not too small, and neither infinite nor none at all."""
-    asked = "a whole number" if knob.kind is int else "a number such as 200 or 0.5"
+def _number(setting: SettingField, text: str) -> float:
+    """Parse a finite number between 0 and LARGEST; 0 only where MAY_BE_ZERO allows it."""
+    expected = "a whole number" if setting.kind is int else "a number such as 200 or 0.5"
     try:
-        number: float = knob.kind(text)
+        number: float = setting.kind(text)
     except ValueError:
-        raise ValueError(f"must be {asked}, got {text[:40]!r}") from None
-    if knob.kind is float and not isfinite(number):
-        raise ValueError(f"must be {asked}, got {text!r}")
+        raise ValueError(f"must be {expected}, got {text[:40]!r}") from None
+    if setting.kind is float and not isfinite(number):
+        raise ValueError(f"must be {expected}, got {text!r}")
     if number > LARGEST:
         raise ValueError(f"must be at most {LARGEST:,}, got {text[:40]!r}")
-    if number < 0 or (number == 0 and knob.name not in MAY_BE_ZERO):
+    if number < 0 or (number == 0 and setting.name not in MAY_BE_ZERO):
         raise ValueError(f"must be greater than 0, got {text!r}")
     return number
 
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
-        raise ValueError(f"must be a port, or 0 to serve nothing, got {text[:40]!r}")
+        raise ValueError(f"must be a port number, or 0 to disable it, got {text[:40]!r}")
     return int(text)
 
 
 def _read_gates(text: str) -> dict[str, bool]:
-    """Which feature gates are on or off; ValueError for one that is not known."""
+    """Parse feature gates into a mapping by name; ValueError for an unknown name or value."""
     gates: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.partition("=")
         if name not in FEATURE_GATES or value not in {"true", "false"}:
             known = ", ".join(FEATURE_GATES)
-            raise ValueError(f"{entry!r} must be Name=true or Name=false, with a name of: {known}")
+            raise ValueError(f"{entry!r} must be Name=true or Name=false; the names are {known}")
         gates[name] = value == "true"
     return gates

@@ -29,7 +29,7 @@ def alone(place):
 
 
 @contextmanager
-def serving(place, *arguments, ready="The page"):
+def serving(place, *arguments, ready="Dashboard:"):
     """A `dovetail` command that serves the page; yields its address once it says it is ready."""
     process = subprocess.Popen(
         [DOVETAIL, *map(str, arguments)],

@@ -20,7 +20,7 @@ HOURS = {"nodepools": "pools/general", "plan": "plan"}
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("pictures")
     story = ["demo", "--plain", "--for", "90m", "--speed", "max", "--dashboard-port", free_port()]
-    with serving(place, *story, ready="The page stays") as found:
+    with serving(place, *story, ready="Dashboard:") as found:
         settled(found, at="01:30:00Z")
         yield found
 

@@ -22,7 +22,7 @@ def demo(tmp_path_factory):
     place = tmp_path_factory.mktemp("demo")
     ledger, port = place / "ledger.db", free_port()
     story = ["demo", "--plain", "--for", "70m", "--speed", "max", "--seed", "3", "--ledger", ledger]
-    with serving(place, *story, "--dashboard-port", port, ready="The page stays") as address:
+    with serving(place, *story, "--dashboard-port", port, ready="Dashboard:") as address:
         shown = settled(address, at="01:10:00Z")
         kept = place / "cluster.json"
         kept.write_bytes(fetch_bytes(address, "api/snapshot"))

@@ -1,4 +1,4 @@
-"""A `dovetail` command in a terminal of its own: what it draws, keys, and how it ends."""
+"""Runs a `dovetail` command in a pseudo-terminal: reads its screen, sends keys, and gets its exit code."""
 
 import fcntl
 import os

@@ -39,7 +39,7 @@ def test_a_manifest_hour_by_hour_with_actions_that_are_alike_together(manifest):
     result = budgets("default", "-f", path, "--nodes", 40, "--from", "2026-01-09", "--days", 2)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "NodePool default: how many of 40 nodes may go at once",
+        "NodePool default: how many of 40 nodes may be disrupted at once",
         "From Fri 09 Jan 2026, by the hour, in UTC",
         "",
         "Drift",
@@ -55,7 +55,7 @@ def test_a_manifest_hour_by_hour_with_actions_that_are_alike_together(manifest):
         "Expiration",
         "  hard at 720h: budgets do not apply",
         "",
-        "+ more in a part of the hour",
+        "+ more for part of the hour",
     ]
 
 
@@ -73,14 +73,14 @@ def test_hours_without_budget_have_a_star_and_months_are_named_when_they_matter(
     path = manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "1h"})
     result = budgets("default", "-f", path, "--from", "2026-01-01", "--days", 40)
     assert "Sun 01 Feb" in result.stdout
-    assert "* no budget in force: no ceiling" in result.stdout
-    assert "how many nodes may go at once" in result.stdout
+    assert "* no limit: no budget is in force" in result.stdout
+    assert "how many nodes may be disrupted at once" in result.stdout
 
 
-def test_a_pool_whose_budgets_nobody_understands_is_said_to_be_blocked(manifest):
+def test_an_invalid_budget_is_shown_as_blocked(manifest):
     result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *"}), "--days", 1)
     assert result.exit_code == 0
-    assert "Blocked: a budget cannot be understood, so nothing is disrupted" in result.stdout
+    assert "Blocked: a budget is invalid, so nothing is disrupted" in result.stdout
 
 
 def test_a_percentage_in_a_manifest_needs_a_number_of_nodes(manifest):
@@ -94,7 +94,7 @@ def test_a_percentage_in_a_manifest_needs_a_number_of_nodes(manifest):
     [
         (("defalt", "-f", "POOL"), "there is no nodepool 'defalt'; did you mean 'default'?"),
         (("default", "-f", "absent.yaml"), "absent.yaml: cannot be read"),
-        (("default", "-f", "POOL", "--snapshot", "x.json"), "is for a manifest"),
+        (("default", "-f", "POOL", "--snapshot", "x.json"), "cannot be combined with --snapshot"),
         (("default", "-f", "POOL", "--from", "soon"), "soon"),
         (("default", "-f", "POOL", "--days", "0"), "--days"),
     ],
@@ -106,7 +106,7 @@ def test_what_cannot_be_done_ends_with_2_and_the_reason(arguments, words, manife
     assert words in result.stderr
 
 
-def test_a_manifest_that_cannot_be_read_as_a_pool_says_where(manifest):
+def test_an_invalid_manifest_is_reported_with_its_fault(manifest):
     result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "soon"}))
     assert result.exit_code == 2
     assert "duration" in result.stderr

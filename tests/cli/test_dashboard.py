@@ -1,4 +1,4 @@
-"""`dovetail dashboard` and the page of `demo` from outside: how they refuse."""
+"""`dovetail dashboard` and the dashboard of `demo` as commands: invalid options and addresses."""
 
 import socket
 
@@ -57,7 +57,7 @@ def test_a_token_of_the_page_beside_those_of_the_cluster_is_a_mistake(tmp_path):
     assert "remove --dashboard-token-file" in result.stderr
 
 
-def test_tokens_of_a_cluster_that_is_not_there_cannot_be_asked_for(tmp_path, monkeypatch):
+def test_token_review_without_a_cluster_is_refused(tmp_path, monkeypatch):
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -66,7 +66,7 @@ def test_tokens_of_a_cluster_that_is_not_there_cannot_be_asked_for(tmp_path, mon
     assert "no kubeconfig" in result.stderr
 
 
-def test_a_way_to_ask_that_does_not_exist_is_refused_with_those_that_do():
+def test_an_unknown_auth_method_is_refused_with_the_known_ones():
     result = dashboard("--dashboard-auth", "oauth")
     assert result.exit_code == 2
     assert "tokenreview" in result.stderr

@@ -1,4 +1,4 @@
-"""Whose sight a controller's page shows: its own while it leads, a look beside the leader while somebody asks."""
+"""What the dashboard of a controller publishes: its own state as leader, a separate watch as standby."""
 
 import asyncio
 from contextlib import suppress
@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 
 from acceptance.fleet import cluster, worker
-from dovetail.cli.dashboard_follower import LOOK_SECONDS, RETRY_SECONDS, STANDING_BY, keep_showing
+from dovetail.cli.dashboard_follower import CHECK_SECONDS, RETRY_SECONDS, STANDING_BY, publish_by_role
 from dovetail.dashboard import published_state as boards
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.sim.virtual_loop import run
 
-SOON = 3 * LOOK_SECONDS
+SOON = 3 * CHECK_SECONDS
 
 
 class Life:
@@ -45,7 +45,7 @@ def lived(story):
     async def main():
         life = Life()
         leading, beside = life.publishing("leading", "own"), life.publishing("beside", "looked-at")
-        showing = asyncio.create_task(keep_showing(life.published_state, lambda: not life.leads, leading, beside))
+        showing = asyncio.create_task(publish_by_role(life.published_state, lambda: not life.leads, leading, beside))
         try:
             await story(life)
         finally:
@@ -66,7 +66,7 @@ def test_a_replica_that_leads_shows_what_its_controllers_see():
     lived(story)
 
 
-def test_one_that_stands_by_reads_nothing_until_somebody_looks(monkeypatch):
+def test_a_standby_reads_nothing_until_a_user_connects(monkeypatch):
     async def story(life):
         await asyncio.sleep(SOON)
         assert (life.started, life.published_state.latest.missing) == ([], STANDING_BY)
@@ -80,7 +80,7 @@ def test_one_that_stands_by_reads_nothing_until_somebody_looks(monkeypatch):
     lived(story)
 
 
-def test_one_that_begins_to_lead_stops_looking_beside_itself():
+def test_a_standby_that_becomes_leader_stops_its_separate_watch():
     async def story(life):
         life.published_state.ask()
         await asyncio.sleep(SOON)
@@ -92,7 +92,7 @@ def test_one_that_begins_to_lead_stops_looking_beside_itself():
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_a_look_that_fails_is_tried_again(leads, caplog):
+def test_failed_publishing_is_retried(leads, caplog):
     async def story(life):
         life.leads, life.fails = leads, True
         life.published_state.ask()

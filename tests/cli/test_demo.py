@@ -1,4 +1,4 @@
-"""The demo as a command: what it prints, that it repeats itself, and how it refuses."""
+"""`dovetail demo` as a command: its output, that runs repeat exactly, and invalid options."""
 
 import json
 import os
@@ -38,19 +38,19 @@ def test_the_same_seed_prints_the_same_bytes_in_every_process():
     assert b"real time" in first.stderr
 
 
-def test_another_seed_is_another_story():
+def test_another_seed_gives_another_run():
     assert demo("--for", "2m", "--seed", "1").stdout != demo("--for", "2m", "--seed", "2").stdout
 
 
-def test_the_whole_story_scales_drains_cleans_up_and_leaves_no_pod_waiting():
+def test_the_demo_scales_drains_and_leaves_no_pod_pending():
     told = demo("--speed", "max").stdout
     for happening in (
         *("claim ", "launch ", "join ", "ready ", "drained ", "garbage collected", "Next steps"),
-        *("reclaimed in 2m", "spot interrupted; drained ahead of it", "KernelDeadlock is True since"),
+        *("reclaimed in 2m", "spot interrupted; draining and replacing", "KernelDeadlock is True since"),
         *("Expired: replace", "Drifted: replace", "Empty: delete", "Underutilized: delete"),
     ):
         assert happening in told
-    assert re.search(r'spared   general-\w+: pod has "karpenter.sh/do-not-disrupt" annotation', told)
+    assert re.search(r'blocked  general-\w+: pod has "karpenter.sh/do-not-disrupt" annotation', told)
     assert "still pending" not in told
     assert "2h0m0s" in told
 
@@ -67,12 +67,12 @@ def test_for_scripts_only_the_summary_is_printed(form, read):
     assert summary["apiCalls"] > 0
 
 
-def test_interrupted_it_still_ends_with_its_summary():
+def test_an_interrupted_demo_prints_its_summary():
     with subprocess.Popen([*COMMAND, "--speed", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         first = running.stdout.readline()
         running.send_signal(signal.SIGINT)
         rest, _ = running.communicate(timeout=30)
-    assert b"The cluster opens" in first
+    assert b"The cluster starts" in first
     assert b"then interrupted" in rest
     assert running.returncode == 0
 
@@ -98,26 +98,26 @@ def test_a_bad_value_is_refused_with_the_option_and_a_right_example(arguments, n
     assert not result.stdout
 
 
-def test_own_nodepools_take_the_place_of_the_storys():
+def test_nodepools_of_a_file_replace_those_of_the_demo():
     told = demo("--for", "2m", "-f", str(EXAMPLE)).stdout
     assert "my-pool-" in told
     assert "general-" not in told
 
 
-def test_what_own_nodepools_cannot_do_is_told_with_the_reason():
+def test_pods_that_the_nodepools_cannot_run_are_reported_with_the_reason():
     told = demo("--for", "31m", "-f", str(EXAMPLE)).stdout
     assert "exceed limits for nodepool" in told
     assert "still pending" in told
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_node_class_of_another_provider_is_played_by_kwok_and_said_so(version):
+def test_a_node_class_of_another_provider_is_replaced_with_a_note(version):
     pool = yaml.safe_load(EXAMPLE.read_text())
     pool["apiVersion"] = f"karpenter.sh/{version}"
     group = {"group": "karpenter.k8s.aws"} if version == "v1" else {"apiVersion": "karpenter.k8s.aws/v1beta1"}
     pool["spec"]["template"]["spec"]["nodeClassRef"] = {**group, "kind": "EC2NodeClass", "name": "default"}
     result = demo("--for", "2m", "-o", "json", "-f", "-", stdin=yaml.safe_dump(pool))
-    assert "EC2NodeClass default is played by a KWOKNodeClass" in result.stderr
+    assert "EC2NodeClass default is replaced by a KWOKNodeClass" in result.stderr
     assert json.loads(result.stdout)["nodes"]["launched"] > 0
 
 
@@ -133,7 +133,7 @@ def test_faulty_nodepools_are_refused_with_every_fault():
 def test_a_file_without_nodepool_is_refused():
     result = demo("-f", "-", stdin="apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
     assert result.exit_code == 2
-    assert "holds no NodePool" in result.stderr
+    assert "has no NodePool" in result.stderr
 
 
 def test_help_teaches_by_example():

@@ -1,4 +1,4 @@
-"""`dovetail drain` from outside: the preview, its exit codes, and whom it refuses."""
+"""`dovetail drain` as a command: the preview, the exit codes, and nodes that it refuses."""
 
 import json
 
@@ -46,7 +46,7 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
     result = drain(cluster(going, worker("b")), "a", "--manual-deletion", "wait")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, nothing permanent is in the way")
+    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, all obstacles are temporary")
     assert "1 pods default/build protected until 14:00 UTC protected by karpenter.sh/do-not-disrupt" in lines
     assert "1 pods default/web evicted next" in lines
     assert "2 daemons default/agent its tier comes later" in lines
@@ -65,7 +65,7 @@ def test_preferences_count_as_the_policy_says(drain, policy, place):
     assert f"default/web {place}" in [" ".join(line.split()) for line in result.stdout.splitlines()]
 
 
-def test_what_nobody_will_lift_is_permanent_and_the_exit_code_says_so(drain):
+def test_a_permanent_obstacle_gives_exit_code_1(drain):
     going = held(worker("a", running("web", "a"), shielded("forever", "a")))
     found = cluster(going, worker("b"), pdbs=[pdb(spec={"maxUnavailable": 0})])
     result = drain(found, "a", "-o", "json", "--manual-deletion", "wait")
@@ -86,7 +86,7 @@ def test_a_protected_pod_is_shown_as_evicted_because_a_node_is_deleted_by_hand(d
     assert "do-not-disrupt does not apply" in build["why"]
 
 
-def test_a_pod_that_fits_nowhere_else_is_told(drain):
+def test_a_pod_that_fits_nowhere_else_is_reported(drain):
     going = held(worker("a", owned("vast", "a", "ReplicaSet", cpu="640")))
     result = drain(cluster(going), "a", "-o", "json")
     assert result.exit_code == 1
@@ -97,9 +97,13 @@ def test_a_pod_that_fits_nowhere_else_is_told(drain):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("other", "somebody else's node"), ("default-9", "has no node yet"), ("aa", "there is no node 'aa'")],
+    [
+        ("other", "has no NodeClaim, so Dovetail does not manage it"),
+        ("default-9", "has no node yet"),
+        ("aa", "there is no node 'aa'"),
+    ],
 )
-def test_nodes_that_nobody_would_hold_or_knows_are_refused(name, words, drain):
+def test_unmanaged_unregistered_and_unknown_nodes_are_refused(name, words, drain):
     found = cluster(held(worker("a")), ClusterNode(None, claim("default-9")), ClusterNode(node("other"), None))
     result = drain(found, name)
     assert result.exit_code == 2
@@ -112,7 +116,7 @@ def test_a_time_limit_must_be_one(drain):
     assert "--timeout" in result.stderr
 
 
-def test_explain_says_what_a_node_on_its_way_out_waits_for(tmp_path):
+def test_explain_shows_what_a_draining_node_waits_for(tmp_path):
     going = held(
         worker("a", running("web", "a")), deletion_timestamp=NOON.replace(hour=11), deletion_grace_period_seconds=0
     )
@@ -120,7 +124,7 @@ def test_explain_says_what_a_node_on_its_way_out_waits_for(tmp_path):
     path.write_bytes(snapshot_bytes(cluster(going, pdbs=[pdb(spec={"maxUnavailable": 0})])))
     result = CliRunner().invoke(app, ["explain", "node", "a", "--snapshot", str(path)])
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert any(line.startswith("Draining since 11:00 UTC: stuck, it will not end unless") for line in lines)
+    assert any(line.startswith("Draining since 11:00 UTC: stuck, it cannot finish without") for line in lines)
     row = next(line for line in lines if line.startswith("1 pods default/web"))
     assert "blocked 11:00 UTC permanent pdb prevents pod evictions (PodDisruptionBudget=[" in row
     asked = CliRunner().invoke(app, ["explain", "node", "a", "--snapshot", str(path), "-o", "json"])

@@ -1,4 +1,4 @@
-"""`dovetail explain` from outside: nodes, NodePools and pods, in text and as documents, and names nobody knows."""
+"""`dovetail explain` from outside: nodes, NodePools and pods, in text and as documents, and unknown names."""
 
 import json
 
@@ -38,7 +38,7 @@ def explain(tmp_path):
     return ask
 
 
-def test_a_node_has_every_method_with_what_stands_in_its_way_and_until_when(explain):
+def test_a_node_lists_the_obstacles_of_every_method_and_their_ends(explain):
     result = explain("node", "general-a")
     assert result.exit_code == 0
     assert "Node general-a of nodepool general at 2026-01-05T12:00:00Z" in result.stdout
@@ -51,7 +51,7 @@ def test_a_node_has_every_method_with_what_stands_in_its_way_and_until_when(expl
 
 def test_permanent_obstacles_are_called_so(explain):
     line = next(line for line in explain("node", "general-b").stdout.splitlines() if "pdb prevents" in line)
-    assert line.endswith("for pod default/web-1 (permanent: somebody has to change it)")
+    assert line.endswith("for pod default/web-1 (permanent: needs a manual change)")
 
 
 def test_scripts_get_instants_and_codes(explain):
@@ -80,7 +80,7 @@ def test_a_nodepool_has_what_is_allowed_now_its_budgets_limits_and_conditions(ex
     assert text["Ready"] == ["True"]
 
 
-def test_scripts_are_told_where_no_budget_applies_to_expiration(explain):
+def test_documents_note_that_no_budget_applies_to_expiration(explain):
     hard, soft = nodepool("general"), nodepool("general", disruption={"expireAfter": "9h"})
     rows = [
         next(each for each in json.loads(text)["allowed"] if each["reason"] == "Expired")
@@ -91,24 +91,24 @@ def test_scripts_are_told_where_no_budget_applies_to_expiration(explain):
     assert rows[1] == {"reason": "Expired", "limit": 1, "left": 1, "changesAt": None, "note": None}
 
 
-def test_a_nodepool_with_a_budget_nobody_understands_is_blocked(explain):
+def test_a_nodepool_with_an_invalid_budget_is_blocked(explain):
     bad = nodepool("general", disruption={"budgets": [{"nodes": "1", "schedule": "0 9 * * *"}]})
     result = explain("nodepool", "general", pools=[bad])
     assert result.exit_code == 0
-    assert "Blocked: a budget cannot be understood" in result.stdout
+    assert "Blocked: a budget is invalid" in result.stdout
 
 
-def test_a_pod_is_told_where_it_is_what_protects_it_and_whether_it_could_be_evicted(explain):
+def test_a_pod_shows_its_node_its_protection_and_whether_it_can_be_evicted(explain):
     held = explain("pod", "ci/build-7").stdout
     assert "Running on node general-a" in held
     assert "Protected from disruption until 14:00 UTC." in held
     assert "Eviction would be allowed now." in held
     web = explain("pod", "default/web-1").stdout
-    assert "PodDisruptionBudget default/web allows 0 evictions now, and never will as it is written" in web
+    assert "PodDisruptionBudget default/web allows 0 evictions now, and never will unless it is changed" in web
     assert "Eviction would be refused" in web
 
 
-def test_a_pod_that_waits_says_why(explain):
+def test_a_pending_pod_shows_why(explain):
     document = yaml.safe_load(explain("pod", "vast", "-o", "yaml").stdout)
     assert document["node"] is None
     assert document["waits"]
@@ -123,7 +123,7 @@ def test_a_pod_that_waits_says_why(explain):
         (("nodepool", "zzz"), "there are general"),
     ],
 )
-def test_names_nobody_knows_end_with_2_and_those_that_are_close(explain, asked, words):
+def test_unknown_names_end_with_2_and_suggestions(explain, asked, words):
     result = explain(*asked)
     assert result.exit_code == 2
     assert words in result.stderr

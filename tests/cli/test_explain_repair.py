@@ -46,15 +46,15 @@ def explain(tmp_path):
     return ask
 
 
-def test_people_read_what_is_tolerated_and_until_when(explain):
+def test_text_shows_what_is_tolerated_and_until_when(explain):
     told = explain(found(unhealthy("a"), worker("b"), repair=BLOCK))
     assert "repair (Unhealthy)" in told
     assert "1. NetworkUnavailable is True since 11:56 UTC, tolerated for 10m" in told
     assert "(repair.policies), until 12:06 UTC" in told
-    assert "Replaced by force at 12:06 UTC, unless it recovers." in told
+    assert "Replaced by force at 12:06 UTC unless it recovers." in told
 
 
-def test_people_read_that_the_breaker_holds_it_back(explain):
+def test_text_shows_that_the_breaker_blocks_repair(explain):
     told = explain(found(unhealthy("a"), unhealthy("b"), repair=BLOCK))
     assert "Blocked: 2 of 2 nodes are unhealthy, 1 allowed" in told
 
@@ -67,7 +67,7 @@ def test_people_read_that_the_breaker_holds_it_back(explain):
         (("--feature-gates", "NodeRepair=false"), "Not repaired: the feature gate NodeRepair is off."),
     ],
 )
-def test_people_read_why_nobody_repairs_it(explain, arguments, words):
+def test_text_shows_why_the_node_is_not_repaired(explain, arguments, words):
     assert words in explain(found(unhealthy("a")), *arguments)
 
 

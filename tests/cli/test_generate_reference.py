@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.generate_reference import cli_page, generated, settings_page
-from dovetail.settings import knobs
+from dovetail.settings import setting_fields
 
 ROOT = Path(__file__).parents[2]
 
@@ -17,8 +17,8 @@ def test_generated_pages_are_up_to_date(path):
 
 def test_every_setting_has_a_row_with_flag_variable_and_default():
     page = settings_page()
-    for knob in knobs():
-        assert f"| `{knob.flag}` | `{knob.variable}` |" in page
+    for setting in setting_fields():
+        assert f"| `{setting.flag}` | `{setting.variable}` |" in page
 
 
 def test_every_command_has_its_options_and_no_markup_of_the_terminal():

@@ -1,4 +1,4 @@
-"""`dovetail history` from outside: who took my node last Tuesday."""
+"""`dovetail history` as a command: filters, output formats and single decisions."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -113,7 +113,7 @@ def test_who_took_my_node_last_tuesday(path):
     assert "1 command saved $73.00 a month." in result.stdout
 
 
-def test_what_replaced_it_is_found_by_its_own_name_and_wide_says_the_decision(path):
+def test_a_replacement_is_found_by_name_and_wide_shows_the_decision(path):
     result = history(path, "--node", "node-9", "-o", "wide")
     assert result.stdout.splitlines()[1].split()[-1] == "c0ffee"
     assert "node-9" in result.stdout
@@ -139,13 +139,13 @@ def test_yaml_says_the_same_as_json(path):
     assert yaml.safe_load(history(path, "-o", "yaml").stdout) == json.loads(history(path, "-o", "json").stdout)
 
 
-def test_what_is_not_ended_is_under_way(path):
+def test_an_unfinished_decision_is_in_progress(path):
     result = history(path, "--node", "n2")
     assert "under way" in result.stdout
 
 
-def test_nothing_known_is_said(path):
-    assert "The ledger knows nothing about gone." in history(path, "--node", "gone").stdout
+def test_an_empty_result_is_reported(path):
+    assert "The ledger has no decision about gone." in history(path, "--node", "gone").stdout
 
 
 def test_a_ledger_that_is_not_there_is_named_with_the_remedy(tmp_path):
@@ -155,13 +155,13 @@ def test_a_ledger_that_is_not_there_is_named_with_the_remedy(tmp_path):
     assert "--ledger" in result.output
 
 
-def test_a_time_nobody_understands_is_refused_with_examples(path):
+def test_an_invalid_time_is_refused_with_examples(path):
     result = history(path, "--since", "yesterday")
     assert result.exit_code == 2
     assert "7d" in result.output
 
 
-def test_a_demo_can_be_asked_afterwards(tmp_path):
+def test_the_ledger_of_a_demo_can_be_read_afterwards(tmp_path):
     path = tmp_path / "demo.db"
     ended = CliRunner().invoke(
         app, ["demo", "--plain", "--for", "3m", "--speed", "max", "-o", "json", "--ledger", str(path)]
@@ -172,7 +172,7 @@ def test_a_demo_can_be_asked_afterwards(tmp_path):
     assert all(each["pods"] for each in document["decisions"])
 
 
-def test_one_decision_is_told_with_its_plan_its_refusals_and_its_outcome(path):
+def test_one_decision_has_its_plan_its_refusals_and_its_outcome(path):
     result = history(path, "c0f")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
@@ -185,7 +185,7 @@ def test_one_decision_is_told_with_its_plan_its_refusals_and_its_outcome(path):
         "single-node: PdbBlocked 1, Waiting 30",
         "node-3 permanent pdb prevents pod evictions",
         "node-4 until 10:40 UTC inside its window",
-        "38 more are only counted; -o wide names more",
+        "38 more not listed; -o wide lists more",
     ):
         assert wanted in lines
     assert "node-2" not in result.stdout  # none of that method's business
@@ -202,14 +202,16 @@ def test_scripts_get_one_decision_as_a_document(path):
     assert yaml.safe_load(history(path, "c0ffee", "-o", "yaml").stdout) == document
 
 
-def test_a_node_that_went_without_a_choice_says_so(path):
+def test_a_removal_without_a_pass_has_no_plan(path):
     result = history(path, "bad")
-    assert "No pass decided this" in result.stdout
+    assert "not decided by a disruption pass" in result.stdout
     assert json.loads(history(path, "bad", "-o", "json").stdout)["plan"] is None
 
 
-@pytest.mark.parametrize(("arguments", "said"), [(("dead",), "no decision 'dead'"), (("c0", "--node", "n"), "for one")])
-def test_a_decision_that_cannot_be_told_is_refused(path, arguments, said):
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(("dead",), "no decision 'dead'"), (("c0", "--node", "n"), "combined")]
+)
+def test_an_unknown_decision_is_refused(path, arguments, said):
     result = history(path, *arguments)
     assert result.exit_code == 2
     assert said in result.output

@@ -79,7 +79,7 @@ def test_a_steady_cluster_is_left_as_it_is(kept):
     assert "consolidation policy WhenEmpty, but node is not empty" in result.stdout
 
 
-def test_an_empty_node_is_told_what_emptiness_waits_for(kept):
+def test_an_empty_node_shows_what_emptiness_waits_for(kept):
     waiting = cluster(worker("a", age=timedelta(minutes=1)), pools=[free(consolidateAfter="1h")])
     assert (
         "a           until 12:59 UTC  empty, and left alone until 2026-01-05T12:59:00Z"
@@ -103,18 +103,18 @@ def test_gates_are_settings(kept):
     [
         (["--snapshot", "absent.json"], "absent.json: cannot be read"),
         (["--snapshot", "-"], "is empty"),
-        (["--snapshot", "-", "--context", "other"], "is for a cluster"),
+        (["--snapshot", "-", "--context", "other"], "cannot be combined with --snapshot"),
         (["--kubeconfig", "absent.config"], "absent.config"),
     ],
 )
-def test_what_cannot_be_had_ends_with_2_and_the_reason(arguments, words):
+def test_an_unavailable_snapshot_ends_with_2_and_the_reason(arguments, words):
     result = plan(*arguments, stdin="")
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stdout == ""
 
 
-def test_a_gate_that_cannot_be_read_ends_with_2(kept):
+def test_an_invalid_feature_gate_ends_with_2(kept):
     result = plan("--snapshot", kept(one_goes()), "--feature-gates", "Drift")
     assert result.exit_code == 2
     assert "Name=true or Name=false" in result.stderr
@@ -130,7 +130,7 @@ def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
     assert max(map(len, text.splitlines())) <= 60
 
 
-def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_cluster(kept):
+def test_a_snapshot_with_unreadable_pods_is_planned_like_the_cluster(kept):
     bad = UnreadableEntry(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
     path = kept(replace(one_goes(), unreadable=(bad,)))
     text = plan("--snapshot", path).stdout
@@ -149,7 +149,7 @@ def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_clust
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "drain", "budgets", "snapshot"])
-def test_help_lists_only_the_settings_that_matter_and_says_where_the_others_are(command):
+def test_help_lists_only_the_settings_that_affect_the_command(command):
     text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
     assert "--provider" in text
     assert "--leader-election-name" not in text

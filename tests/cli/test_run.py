@@ -73,7 +73,7 @@ def kubeconfig(tmp_path):
     return to_file
 
 
-def test_without_a_cluster_it_says_where_it_looked_and_how_to_name_one():
+def test_without_a_cluster_the_error_lists_the_places_and_the_fix():
     (line,) = told(run())
     assert "neither --kubeconfig nor KUBECONFIG is set" in line
     assert line.endswith("name one with --kubeconfig FILE")
@@ -90,15 +90,15 @@ def test_a_context_that_is_not_there_is_answered_with_those_that_are(kubeconfig)
     assert "here" in line
 
 
-def test_without_custom_resources_it_says_which_and_how_to_install_them(kubeconfig):
+def test_missing_custom_resources_are_named_with_the_fix(kubeconfig):
     with api_server(404, "NotFound") as server:
         (line,) = told(run("--kubeconfig", kubeconfig(server)))
-    assert "no custom resource nodepools.karpenter.sh, nodeclaims.karpenter.sh" in line
+    assert "lacks the custom resources nodepools.karpenter.sh, nodeclaims.karpenter.sh" in line
     assert line.endswith("install them with:  dovetail crds | kubectl apply --server-side -f -")
 
 
 @pytest.mark.parametrize(("code", "reason"), [(401, "Unauthorized"), (403, "Forbidden")])
-def test_a_cluster_that_does_not_let_us_in_is_told_with_what_was_asked(code, reason, kubeconfig):
+def test_a_denied_request_is_reported(code, reason, kubeconfig):
     with api_server(code, reason) as server:
         (line,) = told(run("--kubeconfig", kubeconfig(server)))
     assert "nodepools" in line
@@ -113,7 +113,7 @@ def test_a_plugin_for_credentials_that_is_not_installed_is_named_with_the_remedy
 
 def test_settings_that_cannot_be_read_are_all_named_with_flag_and_variable():
     lines = told(run("--kube-client-qps", "nan", "--log-level", "loud", DOVETAIL_DISRUPTION="perhaps"))
-    assert lines[0] == "Error: settings cannot be read:"
+    assert lines[0] == "Error: invalid settings:"
     assert [line.partition(":")[0] for line in lines[1:]] == [
         "--disruption (DOVETAIL_DISRUPTION)",
         "--kube-client-qps (KUBE_CLIENT_QPS)",

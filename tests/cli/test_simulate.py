@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
-from dovetail.cli.simulation.loader import ask, load
+from dovetail.cli.simulation.loader import load, plan_runs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 DEMO = Path(__file__).parents[2] / "src" / "dovetail" / "cli" / "demo" / "scenario.yaml"
@@ -48,7 +48,7 @@ def test_the_grace_period_timeline(grace, visible):
     assert report["evictions"] == 0
 
 
-def test_without_the_grace_period_the_node_goes_half_a_minute_after_its_pods():
+def test_without_the_grace_period_the_node_is_removed_half_a_minute_after_its_pods():
     """consolidateAfter alone: 30 seconds from 5 minutes on, seen by the next pass."""
     (disrupted,) = moments(told(EXAMPLES / "grace-period.yaml", "--set", f"{GRACE}=Never"), "disrupted")
     assert 5 * MINUTE + 30 + VALIDATION <= disrupted <= 5 * MINUTE + 30 + VALIDATION + 10
@@ -106,7 +106,7 @@ LOST_IN_THE_DRAIN = """
 """
 
 
-def test_a_machine_can_fail_in_the_middle_of_a_drain(tmp_path):
+def test_an_instance_can_fail_during_a_drain(tmp_path):
     """A budget that never opens would have held the drain for ever; what is lost holds nothing."""
     scenario = tmp_path / "lost.yaml"
     scenario.write_text(
@@ -175,14 +175,14 @@ def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
     [
         (["--set", "nodepool/other.spec.weight=1"], "has no nodepool/other; it has"),
         (["--set", "consolidateAfter=5m"], "is not of the form"),
-        (["--set", "nodepool/default.spec.disruption.budgets[7].nodes=1"], "there is no item 7"),
+        (["--set", "nodepool/default.spec.disruption.budgets[7].nodes=1"], "the list has no item 7"),
         (["--set", "nodepool/default.spec.disruption.consolidateAfter=soon"], "consolidateAfter"),
         (["--set", "scenario.catalog=cheap"], "catalog"),
-        (["--compare"], "--compare needs at least one --set"),
-        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "leave one of them out"),
+        (["--compare"], "--compare requires at least one --set"),
+        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "--compare and --sweep cannot be combined"),
         (["--seeds", "many"], "--seeds must be"),
         (["--set", "nodepool/default.spec.disruption.consolidateAfterr=5m"], "did you mean consolidateAfter?"),
-        (["--set", "scenario.workloads[0].cpu=[1"], "is no YAML"),
+        (["--set", "scenario.workloads[0].cpu=[1"], "is not valid YAML"),
         (["--set", "nonsense", "--set", "nodepool.spec.weight=1"], "does not say which nodepool"),
         (["--sweep", f"{GRACE}=1m,soon"], "consolidationGracePeriod"),
         (["--html", "/nowhere/report.html"], "--html: /nowhere/report.html cannot be written"),
@@ -190,7 +190,7 @@ def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
         (["--dask", "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
     ],
 )
-def test_what_cannot_be_run_is_said_before_anything_runs(arguments, why):
+def test_invalid_options_are_reported_before_any_run(arguments, why):
     result = typed(EXAMPLES / "grace-period.yaml", *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
@@ -199,7 +199,7 @@ def test_what_cannot_be_run_is_said_before_anything_runs(arguments, why):
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_example_can_be_run(example):
     document, name, folder = load(example)
-    variants, trace = ask(document, name, folder, sets=[], sweeps=[], seeds="", lasts=None, compare=False)
+    variants, trace = plan_runs(document, name, folder, sets=[], sweeps=[], seeds="", lasts=None, compare=False)
     assert [variant.scenario.name for variant in variants] == [example.stem]
     assert bool(trace) is bool(variants[0].scenario.trace)
 
@@ -230,7 +230,7 @@ spec:
 """
 
 
-def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
+def test_all_faults_of_a_scenario_are_reported_together(tmp_path):
     """The document, its objects, its settings, the files it names and the trace it follows."""
     bad = tmp_path / "bad.yaml"
     bad.write_text(BAD)
@@ -248,7 +248,7 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
         "spec.objects[2].spec.replicas: must be a whole number >= 0 (got 'many')",
         "spec.objects[2].spec.template.spec.containers: must be a list of containers",
         "spec.generate.nodepools.other: there is no such NodePool; there are: default",
-        "spec.settings.featureGates: is no setting; did you mean feature_gates?",
+        "spec.settings.featureGates: is not a setting; did you mean feature_gates?",
         "spec.settings.batch_idle_duration: 'soon' is not a duration",
         "spec.files[0]: 'missing.yaml' cannot be read: No such file or directory",
         "holes.csv: line 2: arrive is missing",
@@ -258,7 +258,7 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
     assert len(result.stderr.splitlines()) == 15
 
 
-def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
+def test_an_object_that_the_cluster_refuses_later_ends_the_run(tmp_path):
     """What is patched after it changed cannot be judged ahead."""
     scenario = tmp_path / "refused.yaml"
     made = "{at: 30s, apply: {apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: late}}}"
@@ -266,11 +266,11 @@ def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
     scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  events: [{made}, {weighed}]\n")
     result = typed(scenario, "--for", "2m")
     assert result.exit_code == 2
-    assert "the story could not be played on" in result.stderr
+    assert "the scenario could not continue" in result.stderr
     assert "nodeRegistrationDelay" in result.stderr
 
 
-def test_what_found_nothing_to_happen_to_is_told(tmp_path):
+def test_an_event_without_a_target_is_noted(tmp_path):
     scenario = tmp_path / "idle.yaml"
     scenario.write_text(
         (EXAMPLES / "grace-period.yaml").read_text()
@@ -288,7 +288,7 @@ def test_what_found_nothing_to_happen_to_is_told(tmp_path):
     ]
 
 
-def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):
+def test_a_missing_file_and_an_invalid_document_are_reported(tmp_path):
     assert "No such file" in typed(tmp_path / "none.yaml").stderr
     bad = tmp_path / "bad.yaml"
     bad.write_text("kind: Pod\nspec: {workloads: [{name: a}], trace: t.csv}\n")
@@ -298,7 +298,7 @@ def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):
     assert "spec.workloads[0]: needs exactly one of" in result.stderr
 
 
-def test_a_story_can_start_from_a_snapshot(tmp_path):
+def test_a_scenario_can_start_from_a_snapshot(tmp_path):
     """The office's nodes are there from the start and cost; what its plan promises happens in the story."""
     source = EXAMPLES.parent / "snapshots" / "office-hours.yaml"
     scenario = tmp_path / "office.yaml"

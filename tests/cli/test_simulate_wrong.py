@@ -1,4 +1,4 @@
-"""What is wrong with what was asked for: each fault with its place, all of them at once, and never a traceback."""
+"""`dovetail simulate` with invalid input: all faults are reported together with their paths, never a traceback."""
 
 import multiprocessing
 import signal
@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
-from dovetail.cli.simulation.loader import ask, load
-from dovetail.cli.simulation.runner import live, run_here
+from dovetail.cli.simulation.loader import load, plan_runs
+from dovetail.cli.simulation.runner import run_here, run_scenario
 from dovetail.cli.simulation.variants import read_setting, read_sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
@@ -37,7 +37,7 @@ def story(tmp_path, more):
         ("workloads: [{name: a, replicas: 1, maxUnavailable: -3}]", "workloads[0].maxUnavailable: must be a number"),
         (
             "workloads: [{name: a, replicas: 1, pod: {nodeSelectr: {a: b}}}]",
-            "workloads[0].pod.nodeSelectr: is no field of a pod's spec; did you mean nodeSelector?",
+            "workloads[0].pod.nodeSelectr: is not a field of a pod's spec; did you mean nodeSelector?",
         ),
         ("workloads: [{name: a, replicas: 1, pod: {nodeSelector: 5}}]", "workloads[0].pod.nodeSelector: "),
         ("events: [{at: 1m, interrupt: {nodepool: other}}]", "interrupt.nodepool: there is no NodePool 'other'"),
@@ -64,7 +64,7 @@ def story(tmp_path, more):
         ("files: [latin.csv]", "spec.files[0]: 'latin.csv' is not text in UTF-8"),
     ],
 )
-def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(tmp_path, more, why):
+def test_an_invalid_scenario_is_refused_before_it_runs(tmp_path, more, why):
     (tmp_path / "latin.csv").write_bytes(b"name,arrive\nM\xfcller,0\n")
     result = typed(story(tmp_path, f"  {more}\n"))
     assert result.exit_code == 2
@@ -76,21 +76,21 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
     ("arguments", "why"),
     [
         (["--set", "nodepool/default.spec.template.spec.requirements={}"], "requirements: "),
-        (["--set", "nodepool/default.spec.limits[0]=5"], "there is no item 0 in that list"),
-        (["--set", "nodepool/default.spec.disruption.budgets[-1].nodes=5"], "'[-1].nodes' is no step of a path"),
+        (["--set", "nodepool/default.spec.limits[0]=5"], "the list has no item 0"),
+        (["--set", "nodepool/default.spec.disruption.budgets[-1].nodes=5"], "'[-1].nodes' is not a step of a path"),
         (["--for", "99999999999d"], "spec.for: '99999999999d' is longer than the limit"),
-        (["--seeds", "1,1"], "--seeds names a seed twice"),
-        (["--sweep", f"{POOL}=1m,,2m"], "has a comma with no value beside it"),
-        (["--sweep", f"{POOL}=1m,1m"], "has a value twice"),
-        (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has a --set twice"),
-        (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "leave one of them out"),
+        (["--seeds", "1,1"], "--seeds has the same seed twice"),
+        (["--sweep", f"{POOL}=1m,,2m"], "has an empty value"),
+        (["--sweep", f"{POOL}=1m,1m"], "has the same value twice"),
+        (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has the same --set twice"),
+        (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "--compare and --sweep cannot be combined"),
         (["--html", "."], "cannot be written"),
-        (["--set", "scenario.snapshot=other.json"], "snapshot is read before anything is set"),
+        (["--set", "scenario.snapshot=other.json"], "snapshot is read before settings are applied"),
         (["--set", "scenario.settings.instance_types_file_path=none.json"], "none.json: $: cannot be read"),
-        (["--seeds", "2", "--timeline"], "--timeline is of one run"),
+        (["--seeds", "2", "--timeline"], "--timeline is for a single run"),
     ],
 )
-def test_what_cannot_be_asked_for_is_said(arguments, why):
+def test_invalid_options_are_reported(arguments, why):
     result = typed(GRACE, *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
@@ -123,7 +123,7 @@ def test_values_of_a_sweep_may_be_lists():
 def test_what_is_set_beside_a_sweep_holds_in_every_run():
     document, name, folder = load(GRACE)
     asked = {"sets": ["scenario.for=2m"], "sweeps": [f"{POOL}=1m,2m"], "seeds": "", "lasts": "3m", "compare": False}
-    variants, _ = ask(document, name, folder, **asked)
+    variants, _ = plan_runs(document, name, folder, **asked)
     told = [(each.name, each.scenario.lasts.seconds) for each in variants]
     assert told == [(f"{POOL}=1m", 120), (f"{POOL}=2m", 120)]
 
@@ -135,7 +135,7 @@ def test_a_report_that_cannot_be_written_in_the_end_is_still_printed():
     assert "Evictions" in result.stdout
 
 
-def test_groups_of_a_trace_that_never_arrive_are_told(tmp_path):
+def test_groups_of_a_trace_that_never_arrive_are_noted(tmp_path):
     (tmp_path / "late.csv").write_text("name,arrive,cpu,memory\na,0,1,1Gi\nb,1h,1,1Gi\n")
     result = typed(story(tmp_path, "  trace: late.csv\n"), "--for", "2m")
     assert "Note: 1 of 2 groups of the trace arrive after the end of the scenario, b first" in result.stdout
@@ -143,18 +143,18 @@ def test_groups_of_a_trace_that_never_arrive_are_told(tmp_path):
 
 def twice(example):
     document, name, folder = load(example)
-    return ask(document, name, folder, sets=[], sweeps=[], seeds="2", lasts=None, compare=False)[0]
+    return plan_runs(document, name, folder, sets=[], sweeps=[], seeds="2", lasts=None, compare=False)[0]
 
 
-def test_ctrl_c_ends_a_story_in_order():
+def test_ctrl_c_ends_a_run_in_order():
     """In the first minutes: what was begun is put away, and the next Ctrl-C is the usual one again."""
     usual = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        live(twice(GRACE)[0].scenario, (), lambda _: signal.raise_signal(signal.SIGINT))
+        run_scenario(twice(GRACE)[0].scenario, (), lambda _: signal.raise_signal(signal.SIGINT))
     assert signal.getsignal(signal.SIGINT) is usual
 
 
-def test_ctrl_c_ends_stories_in_other_processes():
+def test_ctrl_c_ends_runs_in_other_processes():
     def impatient(_):
         raise KeyboardInterrupt
 

@@ -40,7 +40,7 @@ def test_the_same_moment_is_the_same_file_and_another_seed_is_another():
     assert first == second != other
 
 
-def test_the_catalogue_is_the_one_asked_for(tmp_path):
+def test_the_catalog_is_the_selected_one(tmp_path):
     path = tmp_path / "a.json"
     snapshot("--demo", "--at", "1m", "--catalog", "generic", "-o", str(path))
     (catalog,) = json.loads(path.read_text())["catalogs"]
@@ -52,21 +52,21 @@ def test_the_catalogue_is_the_one_asked_for(tmp_path):
     [
         (["--demo", "-o", "snapshot.txt"], "end it in .json"),
         (["--demo", "--at", "soon"], "soon"),
-        (["--at", "1h"], "add --demo"),
-        (["--seed", "1"], "add --demo"),
-        (["--demo", "--context", "prod"], "not for the demo"),
+        (["--at", "1h"], "requires --demo"),
+        (["--seed", "1"], "requires --demo"),
+        (["--demo", "--context", "prod"], "cannot be combined with --demo"),
         (["--kubeconfig", "/nowhere/config"], "/nowhere/config"),
         (["--demo", "--at", "1m", "-o", "/nowhere/a.json"], "cannot be written: No such file"),
     ],
 )
-def test_what_cannot_be_done_is_said_and_ends_with_two(arguments, words):
+def test_invalid_options_end_with_2(arguments, words):
     result = snapshot(*arguments, COLUMNS="300")
     assert result.exit_code == 2
     assert words in result.stderr
     assert "Traceback" not in result.output
 
 
-def test_instance_types_that_cannot_be_read_are_named_before_anything_is_asked(tmp_path):
+def test_invalid_instance_types_are_reported_before_any_request(tmp_path):
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,4 +1,4 @@
-"""`dovetail top` from outside, and its screen at every size: the values of the page, as much as fits."""
+"""`dovetail top` as a command, and its screen at every size of the terminal."""
 
 import io
 import json
@@ -26,7 +26,7 @@ from dovetail.settings import DecisionOptions
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import embedded
-from dovetail.wiring.live import look
+from dovetail.wiring.live import snapshot_from_state
 from stories import ACTING, deployment, node_class, pool
 
 LONG = "ip-10-0-{:03}-7.eu-central-1.compute.internal"
@@ -82,13 +82,13 @@ def test_what_is_shown_is_added_up_for_the_chosen_pool_alone(kept):
 @pytest.mark.parametrize(
     ("order", "first"), [("pool", "d"), ("price", "a"), ("cpu", "b"), ("memory", "b"), ("age", "a")]
 )
-def test_the_order_is_the_one_asked_for(kept, order, first):
+def test_nodes_are_in_the_chosen_order(kept, order, first):
     names = [node["name"] for node in told(kept, "--sort", order)["nodes"]]
     assert names[0] == first
     assert sorted(names) == ["a", "b", "c", "d"]
 
 
-def test_a_pipe_gets_lines_and_yaml_says_what_json_says(kept):
+def test_a_pipe_gets_lines_and_yaml_equals_json(kept):
     lines = top(kept).stdout.splitlines()
     assert " 4 nodes " in lines[1]
     assert "$7.000/h" in lines[1]
@@ -98,13 +98,13 @@ def test_a_pipe_gets_lines_and_yaml_says_what_json_says(kept):
     assert yaml.safe_load(top(kept, "-o", "yaml").stdout) == told(kept)
 
 
-def test_a_nodepool_nobody_knows_is_refused_with_one_that_comes_close(kept):
+def test_an_unknown_nodepool_is_refused_with_a_suggestion(kept):
     result = top(kept, "--nodepool", "clam")
     assert result.exit_code == 2
     assert "did you mean 'calm'?" in result.stderr
 
 
-def test_a_cluster_that_cannot_be_found_is_said(tmp_path):
+def test_a_missing_cluster_is_reported(tmp_path):
     result = CliRunner().invoke(app, ["top", "--once", "--kubeconfig", str(tmp_path / "none")])
     assert result.exit_code == 2
     assert "none" in result.stderr
@@ -147,14 +147,14 @@ def test_the_screen_fits_whatever_the_terminal(many, order, width, height):
 
 
 @pytest.mark.parametrize(("width", "seen", "unseen"), [(60, "WAITS FOR", "TYPE"), (40, "CPU", "WAITS FOR")])
-def test_a_narrow_terminal_keeps_the_most_telling_columns(many, width, seen, unseen):
+def test_a_narrow_terminal_keeps_the_most_important_columns(many, width, seen, unseen):
     text = "\n".join(drawn(many, TopView(), width, 24)[0])
     assert seen in text
     assert unseen not in text
     assert "Ready" in text
 
 
-def test_a_wide_terminal_says_why_each_node_stays(many):
+def test_a_wide_terminal_shows_what_each_node_waits_for(many):
     lines, _ = drawn(many, TopView("waits"), 200, 24)
     assert any("budget '0' of nodepool batch allows 0" in line for line in lines)
 
@@ -205,7 +205,7 @@ def test_keys_change_order_and_pool_and_end_it(many):
     assert view.stopped.is_set()
 
 
-def test_before_anything_is_known_it_says_what_is_missing():
+def test_without_data_the_screen_shows_what_is_missing():
     shown = []
     view = Top(TopView(), paper(80, 20), shown.append)
     view.show({}, {}, ("pods are not listed yet",))
@@ -219,7 +219,7 @@ def test_before_anything_is_known_it_says_what_is_missing():
     ("typed", "keys"),
     [("q", ["q"]), ("\x1b[A\x1b[6~s", ["up", "page down", "s"]), ("j\x1b[99;5~", ["j"]), ("\x1b", [])],
 )
-def test_keys_are_told_apart(typed, keys):
+def test_input_is_split_into_keys(typed, keys):
     assert list(keys_of(typed)) == keys
 
 
@@ -237,7 +237,7 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
             state, sights = life.parts.manager.state, []
 
             async def published_view():
-                snapshot = await look(state, life.parts.supplier, life.world.clock)
+                snapshot = await snapshot_from_state(state, life.parts.supplier, life.world.clock)
                 plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
                 sights.append(draw_once(snapshot, plan, DecisionOptions(), still=False))
 
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_it_as_q_does(kept):
     assert screen.exit_code == 0
 
 
-def test_what_goes_wrong_is_said_after_the_screen_is_left(tmp_path):
+def test_errors_are_printed_after_the_screen_is_closed(tmp_path):
     with terminal("top", "--kubeconfig", tmp_path / "none") as screen:
         seen = screen.until(b"Error: ")
         assert seen.index(b"\x1b[?1049l") < seen.index(b"Error: ")

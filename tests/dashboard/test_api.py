@@ -160,7 +160,7 @@ def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
     with page_served(some_cluster()) as page:
         assert page.ask("/api/history").json == {
             "decisions": [],
-            "missing": "no ledger is kept here, so no decision can be told of",
+            "missing": "this process keeps no ledger, so there are no past decisions",
         }
         assert page.ask("/api/savings").json["costPerHour"] == 4.0
 

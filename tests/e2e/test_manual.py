@@ -97,7 +97,7 @@ def test_a_stuck_drain_is_told_as_stuck_and_the_time_limit_ends_the_following_on
         assert (said["gone"], said["draining"]["verdict"]) == (False, "stuck")
         assert f"{namespace}/web" in said["draining"]["pods"][0]["why"]
         told = dovetail(cluster, "explain", "node", target)
-        assert "stuck, it will not end unless somebody changes something" in told.stdout
+        assert "stuck, it cannot finish without a manual change" in told.stdout
         events = cluster.kubectl("get", "events", "-A", "--field-selector=reason=FailedDraining")
         assert "violates a PDB" in events
         assert "permanent" in events

@@ -79,7 +79,7 @@ def test_one_replica_that_must_stay_is_told_as_permanent_by_plan_explain_and_eve
     assert left["permanent"]
     assert "PodDisruptionBudget" in left["because"]
     told = ask(cluster, "explain", "node", left["node"])
-    assert "(permanent: somebody has to change it)" in told
+    assert "(permanent: needs a manual change)" in told
     assert [line.split()[0] for line in told.splitlines()[2:] if line and not line.startswith(" ")] == [
         "expiration",
         "drift",
@@ -89,7 +89,7 @@ def test_one_replica_that_must_stay_is_told_as_permanent_by_plan_explain_and_eve
     ]
     assert "allows 0 evictions now, and never will" in ask(cluster, "explain", "pod", f"{namespace}/{pod(cluster)}")
     assert "in force" in ask(cluster, "explain", "nodepool", "default")
-    assert "how many of 1 node may go at once" in ask(cluster, "budgets", "default", "--days", "1")
+    assert "how many of 1 node may be disrupted at once" in ask(cluster, "budgets", "default", "--days", "1")
 
 
 def pod(cluster):

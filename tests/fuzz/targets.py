@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from dovetail.cli.simulation.loader import ask, load
+from dovetail.cli.simulation.loader import load, plan_runs
 from dovetail.cli.simulation.variants import read_setting, read_sweep
 from dovetail.cloud.aws.interruption.sqs import Malformed, read_message
 from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
@@ -33,7 +33,7 @@ from dovetail.model.resources import Quantity
 from dovetail.model.snapshot_builder import INVENTORY
 from dovetail.ports.cluster import ListOptions
 from dovetail.ports.errors import ApiError
-from dovetail.settings import knobs, read_settings
+from dovetail.settings import read_settings, setting_fields
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 from dovetail.sim.scenario.trace import read_trace
 from fuzz import corpus
@@ -123,7 +123,7 @@ def run_scenario(content: bytes) -> None:
         (path.parent / "batch-trace.csv").write_bytes(corpus.trace_csv())
         try:
             document, name, place = load(path)
-            ask(
+            plan_runs(
                 document,
                 name,
                 place,
@@ -253,8 +253,8 @@ def run_settings(content: bytes) -> None:
 
 
 def make_settings(random: Random) -> bytes:
-    chosen = random.sample([*knobs()], 4)
-    lines = [f"{knob.name}={random.choice((str(knob.default), *TEXTS))[:3000]}" for knob in chosen]
+    chosen = random.sample([*setting_fields()], 4)
+    lines = [f"{setting.name}={random.choice((str(setting.default), *TEXTS))[:3000]}" for setting in chosen]
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
     return mutated_bytes(random, content, ()) if random.random() < 0.2 else content
 

@@ -1,4 +1,4 @@
-"""The commands of `dovetail` and how they are grouped in `--help`."""
+"""The `dovetail` command group: registers every command in a panel of `--help`."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -21,12 +21,13 @@ from dovetail.cli.top import top
 from dovetail.cli.torture import torture
 from dovetail.cli.validate import validate
 
-EPILOG = "Exit codes: 0 all is well, 1 something was found wrong, 2 the command could not do its work."
+EPILOG = "Exit codes: 0 success, 1 the command found a problem, 2 the command failed."
 
 app = typer.Typer(
     name="dovetail",
     cls=SafeGroup,
-    help="A Kubernetes node lifecycle manager: brings nodes for pending pods and takes them away with care.",
+    help="A node lifecycle manager for Kubernetes: launches nodes for pending pods, and consolidates, replaces and"
+    " terminates nodes.",
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=True,
@@ -36,8 +37,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         echo(f"dovetail {version('dovetail')}")
         raise typer.Exit
 
@@ -48,20 +49,14 @@ def root(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Shared options."""
+    """Options of `dovetail` itself."""
 
 
-app.command(rich_help_panel="Look")(demo)
-app.command(rich_help_panel="Look")(validate)
-app.command(rich_help_panel="Look")(snapshot)
-app.command(rich_help_panel="Look")(plan)
-app.command(rich_help_panel="Look")(explain)
-app.command(rich_help_panel="Look")(budgets)
-app.command(rich_help_panel="Look")(history)
-app.command(rich_help_panel="Look")(dashboard)
-app.command(rich_help_panel="Look")(top)
-app.command(rich_help_panel="Look")(simulate)
-app.command(rich_help_panel="Look")(torture)
-app.command(rich_help_panel="Act")(run)
-app.command(rich_help_panel="Act")(drain)
-app.command(rich_help_panel="Install")(crds)
+for _panel, _commands in (
+    ("Inspect a cluster", (plan, explain, budgets, history, top, dashboard, snapshot)),
+    ("Try and test without a cluster", (demo, validate, simulate, torture)),
+    ("Change a cluster", (run, drain)),
+    ("Install", (crds,)),
+):
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)

@@ -1,4 +1,8 @@
-"""`dovetail budgets`: what a NodePool allows, action by action and hour by hour. Reads only."""
+"""`dovetail budgets`: the number of nodes that the budgets of a NodePool allow to be disrupted, hour by hour.
+
+The NodePool comes from a cluster, a snapshot or a manifest. Percentages refer to the current nodes of the NodePool, or
+to `--nodes`. Read-only.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,8 +19,8 @@ from dovetail.cli.snapshot_source import (
     OutputOption,
     SnapshotOption,
     fail,
+    fail_unknown,
     read_snapshot,
-    unknown,
 )
 from dovetail.settings import Settings
 
@@ -27,8 +31,8 @@ MOST_DAYS = 366
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A pool, how many nodes its percentages are of, and when it was looked at."""
+class SizedPool:
+    """A NodePool, the number of nodes that its percentages refer to, and the time of that count."""
 
     pool: "NodePool"
     total: int
@@ -37,34 +41,37 @@ class Measured:
 
 @with_few_settings("provider")
 def budgets(  # noqa: PLR0913 - one parameter an option
-    nodepool: Annotated[str, typer.Argument(help="The NodePool.", show_default=False)],
+    nodepool: Annotated[str, typer.Argument(help="The name of the NodePool.", show_default=False)],
     *,
     snapshot: SnapshotOption = None,
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Read the NodePool from a manifest, or - for standard input."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="Read the NodePool from a manifest; - reads standard input."),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", min=0, help="How many nodes percentages are of.", show_default="those of the pool"),
+        typer.Option(
+            "--nodes",
+            min=0,
+            help="The number of nodes that percentages refer to.",
+            show_default="those of the NodePool",
+        ),
     ] = None,
     start: Annotated[
         datetime | None,
         typer.Option(
-            "--from", metavar="DATE", formats=["%Y-%m-%d"], help="The first day, in UTC.", show_default="today"
+            "--from", metavar="DATE", formats=["%Y-%m-%d"], help="The first day to show, in UTC.", show_default="today"
         ),
     ] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=MOST_DAYS, help="How many days.")] = 7,
+    days: Annotated[int, typer.Option("--days", min=1, max=MOST_DAYS, help="The number of days to show.")] = 7,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """Show how many nodes of a NodePool its budgets let go at once, for each action, hour by hour.
+    """Show how many nodes of a NodePool may be disrupted at once, for each action, hour by hour.
 
-    Budgets are read from a cluster, a snapshot, or a manifest that is nowhere applied yet. All times are in UTC.
+    The budgets come from a cluster, a snapshot, or a manifest that is not applied yet. All times are in UTC.
 
     [bold]Examples[/bold]
       dovetail budgets general
@@ -76,39 +83,41 @@ def budgets(  # noqa: PLR0913 - one parameter an option
 
     if file is not None:
         if snapshot is not None or kubeconfig is not None or context is not None:
-            raise typer.BadParameter("is for a manifest; leave the snapshot or the cluster out", param_hint="--file")
-        measured = _from_manifest(nodepool, file, nodes)
+            raise typer.BadParameter(
+                "cannot be combined with --snapshot, --kubeconfig or --context", param_hint="--file"
+            )
+        sized = _from_manifest(nodepool, file, nodes)
     else:
-        measured = _from_cluster(nodepool, snapshot, (kubeconfig, context), settings)
-    first = (start or measured.at).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
-    total = measured.total if nodes is None else nodes
-    print_calendar(nodepool, draw_calendar(measured.pool, total, first, days * 24), output)
+        sized = _from_cluster(nodepool, snapshot, (kubeconfig, context), settings)
+    first = (start or sized.at).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+    total = sized.total if nodes is None else nodes
+    print_calendar(nodepool, draw_calendar(sized.pool, total, first, days * 24), output)
 
 
 def _from_cluster(
     name: str, source: str | None, access: tuple[Path | None, str | None], settings: Settings
-) -> Measured:
+) -> SizedPool:
     from dovetail.core.disruption.budgets import count_nodes
 
     snapshot = read_snapshot(source, *access, settings)
     if name not in snapshot.nodepools:
-        unknown("nodepool", name, snapshot.nodepools)
+        fail_unknown("nodepool", name, snapshot.nodepools)
     total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
-    return Measured(snapshot.nodepools[name], total, snapshot.at)
+    return SizedPool(snapshot.nodepools[name], total, snapshot.at)
 
 
-def _from_manifest(name: str, source: str, nodes: int | None) -> Measured:
+def _from_manifest(name: str, source: str, nodes: int | None) -> SizedPool:
     pools = _pools_in(source)
     if name not in pools:
-        unknown("nodepool", name, pools)
+        fail_unknown("nodepool", name, pools)
     pool = pools[name]
-    if nodes is None and (share := _first_share(pool)):
-        fail(f"{share} of how many nodes? A manifest does not say; add --nodes")
-    return Measured(pool, nodes or 0, datetime.now(UTC))
+    if nodes is None and (share := _first_percentage(pool)):
+        fail(f"a budget of {share} needs a number of nodes, and a manifest has none; add --nodes")
+    return SizedPool(pool, nodes or 0, datetime.now(UTC))
 
 
-def _first_share(pool: "NodePool") -> str:
-    """The first percentage among the budgets in use, as it is written; empty if there is none."""
+def _first_percentage(pool: "NodePool") -> str:
+    """Return the first percentage among the budgets, as written; empty if there is none."""
     return next((str(each.spec.nodes) for each in pool.budgets if each.percent is not None), "")
 
 
@@ -136,6 +145,6 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
         scope = scope_of(str(content.get("apiVersion")), NODE_POOL.name)
         read = from_plain(NODE_POOL, with_defaults(schema_of(scope), content) if scope is not None else content)
         if isinstance(read, UnreadableObject):
-            fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate says more")
+            fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate lists all faults")
         pools[read.name] = read
     return pools

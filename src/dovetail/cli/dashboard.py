@@ -1,4 +1,7 @@
-"""`dovetail dashboard`: the page, for a live cluster or a snapshot. Reads only."""
+"""`dovetail dashboard`: serves the dashboard for a live cluster or a snapshot. Read-only.
+
+A live cluster is watched with informers and published once a second; a snapshot file is published once.
+"""
 
 import asyncio
 import os
@@ -24,13 +27,13 @@ def dashboard(
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    browser: Annotated[bool, typer.Option("--open", help="Open the dashboard in a browser.")] = False,
     settings: Settings,
 ) -> None:
-    """Serve a page that shows every node, what it costs, how full it is and what it waits for.
+    """Serve a web page with every node: its price, its utilization and what it waits for.
 
-    Live for a cluster, with permission to get, list and watch; or for a snapshot. Nothing is ever written. Only this
-    machine can see it, unless there is a token. `dovetail run` and `dovetail demo` serve the same page.
+    Shows a live cluster, which needs permission to get, list and watch, or a snapshot. Never writes. Listens on
+    loopback only, unless a token is configured. `dovetail run` and `dovetail demo` serve the same dashboard.
 
     [bold]Examples[/bold]
       dovetail dashboard                             the current context
@@ -51,39 +54,39 @@ def dashboard(
     if snapshot is not None:
         published_state.publish(read_snapshot(snapshot, kubeconfig, context, settings))
     try:
-        # the ledger of this machine has nothing to do with a snapshot, unless it is named
-        kept = settings.ledger or ("off" if snapshot is not None else "")
-        place, where = find_place(kept, os.environ), (kubeconfig, context)
+        # The default ledger does not belong to the snapshot, so use only a ledger that is named.
+        ledger = settings.ledger or ("off" if snapshot is not None else "")
+        place, where = find_place(ledger, os.environ), (kubeconfig, context)
         page = make_page(published_state, settings, place, settings.dashboard_port, where)
         with page.served() as address:
-            echo(f"The page is at {address} until Ctrl-C.", err=True)
+            echo(f"Dashboard: {address} (Ctrl-C to stop)", err=True)
             if browser:
                 typer.launch(address)
-            asyncio.run(_until_stopped(published_state, kubeconfig, context, settings))
+            asyncio.run(_serve_until_stopped(published_state, kubeconfig, context, settings))
     except (AddressUnsafe, PortUnusable, InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
 
 
-async def _until_stopped(
+async def _serve_until_stopped(
     published_state: "PublishedState", kubeconfig: Path | None, context: str | None, settings: Settings
 ) -> None:
-    """A snapshot stays as it is; a cluster is watched."""
+    """Wait for SIGINT or SIGTERM; watch the cluster meanwhile, unless a snapshot is shown."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    looked_at = published_state.latest.snapshot is not None
-    watching = [] if looked_at else [asyncio.create_task(watch(published_state, kubeconfig, context, settings))]
-    await until_over(stopped, watching)
+    has_snapshot = published_state.latest.snapshot is not None
+    watching = [] if has_snapshot else [asyncio.create_task(watch(published_state, kubeconfig, context, settings))]
+    await wait_until_stopped(stopped, watching)
 
 
-async def until_over(stopped: asyncio.Event, beside: "list[asyncio.Task[None]]") -> None:
-    """Wait until stopped, or until one of these tasks fails; raises why it did."""
+async def wait_until_stopped(stopped: asyncio.Event, tasks: "list[asyncio.Task[None]]") -> None:
+    """Wait for the event or until a task ends, then cancel all tasks. Raises the exception of a failed task."""
     waiting = asyncio.create_task(stopped.wait())
-    await asyncio.wait([waiting, *beside], return_when=asyncio.FIRST_COMPLETED)
-    for task in (waiting, *beside):
+    await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in (waiting, *tasks):
         task.cancel()
-    await asyncio.wait([waiting, *beside])
-    for task in beside:
+    await asyncio.wait([waiting, *tasks])
+    for task in tasks:
         if not task.cancelled():
             task.result()
 
@@ -91,12 +94,12 @@ async def until_over(stopped: asyncio.Event, beside: "list[asyncio.Task[None]]")
 async def watch(
     published_state: "PublishedState", kubeconfig: Path | None, context: str | None, settings: Settings
 ) -> None:
-    """Keep the board up to date with a live cluster."""
+    """Publish snapshots of a live cluster until cancelled."""
     from dovetail.cli.dashboard_api import PAUSE_SECONDS
     from dovetail.dashboard.published_state import keep_publishing
-    from dovetail.wiring.live import watched
+    from dovetail.wiring.live import watch_cluster
 
-    async with watched(kubeconfig, context, settings) as (state, take), asyncio.TaskGroup() as tasks:
+    async with watch_cluster(kubeconfig, context, settings) as (state, take), asyncio.TaskGroup() as tasks:
         for informer in (*state.informers, state.switch):
             tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")
         tasks.create_task(keep_publishing(published_state, state, take, PAUSE_SECONDS))

@@ -1,4 +1,8 @@
-"""What hands the page the command line's own documents, so that the two cannot differ."""
+"""Builds the dashboard of a command: its address, its access rules and the JSON documents it serves.
+
+The documents come from the same functions that print `-o json`, so dashboard and commands always agree. `dashboard.api`
+cannot import them, because `cli` is above `dashboard` in the layers; it gets them as a `Documents` value.
+"""
 
 import asyncio
 import os
@@ -18,8 +22,7 @@ if TYPE_CHECKING:
     from dovetail.dashboard.server import PageServer
     from dovetail.wiring.assembly import Assembly
 
-PAUSE_SECONDS = 1.0
-
+PAUSE_SECONDS = 1.0  # between two published snapshots
 
 Where = tuple[Path | None, str | None]
 """A kubeconfig and a context."""
@@ -28,9 +31,9 @@ Where = tuple[Path | None, str | None]
 def make_page(
     published_state: "PublishedState", settings: Settings, ledger: Path | None, port: int, where: Where = (None, None)
 ) -> "PageServer":
-    """The page as the settings ask for it; `AddressUnsafe` if it would be open to everybody."""
+    """Build the dashboard server for the settings; `AddressUnsafe` if it would be reachable without a token."""
     from dovetail.dashboard.server import PageServer
-    from dovetail.wiring.live import reviewer
+    from dovetail.wiring.live import token_reviewer
 
     return PageServer(
         published_state=published_state,
@@ -38,30 +41,35 @@ def make_page(
         options=settings.options,
         access=access_of(settings),
         port=port,
-        reviewer=partial(reviewer, *where),
+        reviewer=partial(token_reviewer, *where),
     )
 
 
 @asynccontextmanager
-async def page_of(parts: "Assembly", settings: Settings, where: Where = (None, None)) -> AsyncIterator[None]:
-    """The page of a controller, served while inside unless its port is 0. While another leads it looks beside it."""
+async def serve_dashboard(parts: "Assembly", settings: Settings, where: Where = (None, None)) -> AsyncIterator[None]:
+    """Serve the dashboard of a controller process inside the context, unless its port is 0.
+
+    The leader publishes what its informers know. A standby replica watches the cluster only while a user is connected.
+    """
     from dovetail.cli.dashboard import watch
-    from dovetail.cli.dashboard_follower import keep_showing
+    from dovetail.cli.dashboard_follower import publish_by_role
     from dovetail.dashboard.published_state import PublishedState, keep_publishing
     from dovetail.observe.ledger import find_place
-    from dovetail.wiring.live import SystemClock, look
+    from dovetail.wiring.live import SystemClock, snapshot_from_state
 
     if not settings.dashboard_port:
         yield
         return
     published_state, state = PublishedState(), parts.manager.state
-    take = partial(look, state, parts.supplier, SystemClock())
+    take = partial(snapshot_from_state, state, parts.supplier, SystemClock())
     page = make_page(published_state, settings, find_place(settings.ledger, os.environ), settings.dashboard_port, where)
-    leading = partial(keep_publishing, published_state, state, take, PAUSE_SECONDS)
-    beside = partial(watch, published_state, *where, settings)
-    showing = keep_showing(published_state, lambda: not (parts.dry or parts.gate.is_open), leading, beside)
+    as_leader = partial(keep_publishing, published_state, state, take, PAUSE_SECONDS)
+    as_standby = partial(watch, published_state, *where, settings)
+    is_standby = partial(_is_standby, parts)
     with page.served():
-        publishing = asyncio.create_task(showing, name="page")
+        publishing = asyncio.create_task(
+            publish_by_role(published_state, is_standby, as_leader, as_standby), name="page"
+        )
         try:
             yield
         finally:
@@ -69,8 +77,12 @@ async def page_of(parts: "Assembly", settings: Settings, where: Where = (None, N
             await asyncio.wait([publishing])
 
 
+def _is_standby(parts: "Assembly") -> bool:
+    return not (parts.dry or parts.gate.is_open)
+
+
 def access_of(settings: Settings) -> "PageAddress":
-    """Where the page may be seen, and by whom."""
+    """Read the address of the dashboard and its token; `AddressUnsafe` if the token file has none."""
     from dovetail.dashboard.address import AddressUnsafe, PageAddress
     from dovetail.manifest.input_file import InputUnreadable, read_text
 
@@ -80,21 +92,21 @@ def access_of(settings: Settings) -> "PageAddress":
         try:
             token = read_text(place).strip()
         except InputUnreadable as error:
-            raise AddressUnsafe(f"the token of the page cannot be read: {place} {error}") from None
+            raise AddressUnsafe(f"the token file of the dashboard cannot be read: {place} {error}") from None
         if not token:
             raise AddressUnsafe(f"{place} holds no token; write one into it, for example with: openssl rand -hex 24")
     return PageAddress(settings.dashboard_address, token, reviewed=settings.dashboard_auth == "tokenreview")
 
 
 def documents(ledger: Path | None) -> "Documents":
-    """The documents of the commands that look."""
+    """Build the documents that dashboard and commands share; history needs the ledger."""
     from dovetail.cli.view.budgets import calendar_document
     from dovetail.cli.view.explain import node_document, pod_document, pool_document
     from dovetail.cli.view.plan import plan_document
     from dovetail.dashboard.api import Documents
 
-    def history(asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
-        return _history(ledger, asked, now)
+    def history(parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
+        return _history(ledger, parameters, now)
 
     def decision(identity: str) -> dict[str, Any]:
         return _decision(ledger, identity)
@@ -116,14 +128,14 @@ def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
     from dovetail.observe.ledger_query import LedgerMissing, NoSuchDecision, read_decision
 
     if ledger is None:
-        raise Unanswerable("no ledger is kept here, so no decision can be told of")
+        raise Unanswerable("this process keeps no ledger, so there are no past decisions")
     try:
         return decision_document(read_decision(ledger, identity))
     except (LedgerMissing, NoSuchDecision) as error:
         raise Unanswerable(str(error)) from None
 
 
-def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
     import typer
 
     from dovetail.cli.history import instant
@@ -132,18 +144,18 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
     from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
 
     if ledger is None:
-        return {"decisions": [], "missing": "no ledger is kept here, so no decision can be told of"}
-    most = asked.get("most", "0")
+        return {"decisions": [], "missing": "this process keeps no ledger, so there are no past decisions"}
+    most = parameters.get("most", "0")
     if not most.isascii() or not most.isdigit() or len(most) > 9:
         raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
     try:
         question = LedgerQuery(
-            node=asked.get("node", ""),
-            nodepool=asked.get("nodepool", ""),
-            reason=asked.get("reason", ""),
-            act=asked.get("act", ""),
-            since=instant("since", asked.get("since", ""), lambda: now),
-            until=instant("until", asked.get("until", ""), lambda: now),
+            node=parameters.get("node", ""),
+            nodepool=parameters.get("nodepool", ""),
+            reason=parameters.get("reason", ""),
+            act=parameters.get("act", ""),
+            since=instant("since", parameters.get("since", ""), lambda: now),
+            until=instant("until", parameters.get("until", ""), lambda: now),
             most=int(most),
         )
         return history_document(read_history(ledger, question))

@@ -1,7 +1,7 @@
-"""What the page of a controller shows: the cluster as the controllers see it, or beside another replica that leads.
+"""Chooses what the dashboard of a controller process publishes: its own cluster state, or that of a standby replica.
 
-A replica that stands by reads nothing, until somebody opens its page: then it looks for as long as they do, and writes
-nothing. So behind a service any replica may answer.
+The leader publishes what its controllers know. A standby replica has no running informers; it watches the cluster
+itself, read-only, while a user has its dashboard open. So every replica behind a Service can serve the dashboard.
 """
 
 import asyncio
@@ -13,44 +13,44 @@ from typing import Any
 from dovetail.dashboard.published_state import PublishedState
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 RETRY_SECONDS = 5.0
-STANDING_BY = ("another replica leads, and this one begins to read the cluster now that somebody looks",)
+STANDING_BY = ("another replica is the leader; this one starts to read the cluster for the dashboard",)
 
 Publishing = Callable[[], Coroutine[Any, Any, None]]
 
 
-async def keep_showing(
-    published_state: PublishedState, stands_by: Callable[[], bool], leading: Publishing, beside: Publishing
+async def publish_by_role(
+    published_state: PublishedState, is_standby: Callable[[], bool], as_leader: Publishing, as_standby: Publishing
 ) -> None:
-    """Publish by `leading`, or by `beside` while it stands by and somebody looks; until cancelled."""
+    """Run `as_leader`, or `as_standby` while this is a standby replica and a user is connected; until cancelled."""
     running: asyncio.Task[None] | None = None
-    chosen: object = "nothing yet"
+    current: object = "nothing yet"
     try:
         while True:
-            wanted = leading if not stands_by() else beside if published_state.wanted else None
-            if wanted is not chosen:
-                await _end(running)
-                if wanted is not leading:
+            selected = as_leader if not is_standby() else as_standby if published_state.wanted else None
+            if selected is not current:
+                await _cancel(running)
+                if selected is not as_leader:
                     published_state.publish(None, STANDING_BY)
-                running = asyncio.create_task(_persist(wanted), name="page") if wanted is not None else None
-                chosen = wanted
-            await asyncio.sleep(LOOK_SECONDS)
+                running = asyncio.create_task(_retry(selected), name="page") if selected is not None else None
+                current = selected
+            await asyncio.sleep(CHECK_SECONDS)
     finally:
-        await _end(running)
+        await _cancel(running)
 
 
-async def _persist(publishing: Callable[[], Awaitable[None]]) -> None:
-    """Whatever goes wrong, try again: what is shown grows old meanwhile, and nothing else is harmed."""
+async def _retry(publishing: Callable[[], Awaitable[None]]) -> None:
+    """Publish, and start again after every failure; the dashboard shows the last snapshot meanwhile."""
     while True:
         try:
             await publishing()
-        except Exception:  # the page is no reason for a controller to stop
-            log.exception("cluster not looked at for the page")
+        except Exception:  # a failing dashboard must not stop the controllers
+            log.exception("dashboard not updated")
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _end(task: "asyncio.Task[None] | None") -> None:
+async def _cancel(task: "asyncio.Task[None] | None") -> None:
     if task is not None:
         task.cancel()
         with suppress(asyncio.CancelledError):

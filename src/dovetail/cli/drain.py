@@ -1,4 +1,9 @@
-"""`dovetail drain`: take one node away by choice, after a look at what that means, and follow it to its end."""
+"""`dovetail drain`: previews the drain of a node, deletes the node and follows the drain until the node is gone.
+
+The preview simulates the drain on a snapshot: the eviction tier of every pod, what blocks its eviction and where it
+would be scheduled. The command then deletes the Node; the termination controller does the rest. Before it deletes, it
+checks that the termination finalizer is on the Node: without it the Node would disappear without a drain.
+"""
 
 import asyncio
 import sys
@@ -15,8 +20,8 @@ from dovetail.cli.snapshot_source import (
     OutputOption,
     SnapshotOption,
     fail,
+    fail_unknown,
     read_snapshot,
-    unknown,
 )
 from dovetail.settings import Settings
 
@@ -26,19 +31,17 @@ if TYPE_CHECKING:
     from dovetail.core.explain.drain import DrainView
     from dovetail.core.scheduling.solver import Placement
     from dovetail.model.snapshot import ClusterNode, Snapshot
-    from dovetail.wiring.live import Reach
+    from dovetail.wiring.live import OpenCluster
 
 
 @with_few_settings("dry_run", "manual_deletion", "preference_policy", *SUPPLY)
 def drain(  # noqa: PLR0913 - one parameter an option
-    node: Annotated[str, typer.Argument(help="The node, or its NodeClaim.", show_default=False)],
+    node: Annotated[str, typer.Argument(help="The name of the node or of its NodeClaim.", show_default=False)],
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[
         str | None,
-        typer.Option(
-            "--timeout", metavar="DURATION", help="Stop following after this long; the drain goes on. Else never."
-        ),
+        typer.Option("--timeout", metavar="DURATION", help="Stop following after this time; the drain continues."),
     ] = None,
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -46,35 +49,35 @@ def drain(  # noqa: PLR0913 - one parameter an option
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """Take a node away: say what would happen, ask, delete it, and follow it until it is gone.
+    """Drain and terminate a node: show the effect, ask, delete the node, and follow it until it is gone.
 
-    The controllers do the work, as after kubectl delete node: pods are evicted tier by tier, and nodes are launched
-    where they are needed. PodDisruptionBudgets hold; do-not-disrupt does not, unless a terminationGracePeriod bounds
-    the drain (see --manual-deletion). Exit code 1: something permanent is in the way, the answer was no, or the time
-    ran out. With --dry-run, which needs only get and list, and of a snapshot, it only says what would happen.
+    The controllers do the work, as after kubectl delete node: they evict pods tier by tier, and launch nodes for pods
+    that fit nowhere else. PodDisruptionBudgets are respected. do-not-disrupt is not, unless a terminationGracePeriod
+    limits the drain (see --manual-deletion). With --dry-run or --snapshot the command only shows the effect, and get
+    and list are enough. Exit code 1: the drain would never end, you answered no, or the timeout expired.
 
     [bold]Examples[/bold]
       dovetail drain ip-10-0-3-17 --dry-run
       dovetail drain ip-10-0-3-17 --yes --timeout 15m -o json
     """
-    patience = _patience(timeout)
+    seconds = _timeout_seconds(timeout)
     read = read_snapshot(snapshot, kubeconfig, context, settings)
     found = _find(node, read)
-    preview = _preview(_as_deleted(found, settings), read, settings)
-    looking = settings.dry_run or snapshot is not None
-    if looking or output == OutputFormat.TEXT:
+    preview = _preview(_marked_deleted(found, settings), read, settings)
+    preview_only = settings.dry_run or snapshot is not None
+    if preview_only or output == OutputFormat.TEXT:
         _print_preview(*preview, output)
-    if looking:
+    if preview_only:
         raise typer.Exit(1 if preview[0].stuck or preview[1].refusals else 0)
-    _check_held(found)
+    _check_finalizer(found)
     if not found.deleting and not yes:
         _confirm(found.name)
-    from dovetail.wiring.live import reach
+    from dovetail.wiring.live import open_cluster
 
-    raise typer.Exit(asyncio.run(_carry_out(found, reach(kubeconfig, context, settings), patience, output)))
+    raise typer.Exit(asyncio.run(_drain(found, open_cluster(kubeconfig, context, settings), seconds, output)))
 
 
-def _patience(written: str | None) -> float | None:
+def _timeout_seconds(written: str | None) -> float | None:
     from dovetail.model.duration import Duration
 
     if written is None:
@@ -84,34 +87,34 @@ def _patience(written: str | None) -> float | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--timeout") from None
     if seconds <= 0:
-        raise typer.BadParameter(f"must be longer than nothing, got {written!r}", param_hint="--timeout")
+        raise typer.BadParameter(f"must be longer than 0s, got {written!r}", param_hint="--timeout")
     return seconds
 
 
 def _find(name: str, snapshot: "Snapshot") -> "ClusterNode":
     found = next((each for each in snapshot.nodes if name in (each.name, each.claim.name if each.claim else "")), None)
     if found is None:
-        unknown("node", name, (node.name for node in snapshot.nodes))
+        fail_unknown("node", name, (node.name for node in snapshot.nodes))
     if found.claim is None:
-        fail(f"no NodeClaim belongs to node {name!r}: somebody else's node. Use:  kubectl drain {name}")
+        fail(f"node {name!r} has no NodeClaim, so Dovetail does not manage it. Use:  kubectl drain {name}")
     if found.node is None:
         fail(f"nodeclaim {name!r} has no node yet. Use:  kubectl delete nodeclaim {found.claim.name}")
     return found
 
 
-def _check_held(node: "ClusterNode") -> None:
-    """A Node that no finalizer holds would be gone at once, and its pods with it."""
+def _check_finalizer(node: "ClusterNode") -> None:
+    """Fail for a Node without the termination finalizer: deleting it would remove its pods without a drain."""
     from dovetail.model.labels import TERMINATION_FINALIZER
 
     assert node.node is not None
     assert node.claim is not None
     if TERMINATION_FINALIZER not in node.node.metadata.finalizers:
         remedy = f"Use:  kubectl delete nodeclaim {node.claim.name}"
-        fail(f"node {node.name!r} has not registered, so nothing holds it while it drains. {remedy}")
+        fail(f"node {node.name!r} has not registered and has no termination finalizer to drain it. {remedy}")
 
 
-def _as_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
-    """The node with what the controller writes on its claim when the Node is deleted first."""
+def _marked_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
+    """Return the node with its NodeClaim marked as the controller marks it when a user deletes the Node."""
     from dataclasses import replace
 
     from dovetail.core.lifecycle.termination import mark_manual_deletion
@@ -128,33 +131,43 @@ def _preview(node: "ClusterNode", snapshot: "Snapshot", settings: Settings) -> "
     return explain_drain(node, snapshot.pdbs, snapshot.at), find_homes(node, snapshot, settings.options)
 
 
-def _print_preview(view: "DrainView", homes: "Placement", output: OutputFormat) -> None:
+def _print_preview(view: "DrainView", placement: "Placement", output: OutputFormat) -> None:
     from rich.console import Console
 
-    from dovetail.cli.view.drain import drain_document, draw_drain, draw_homes, homes_document, summary
+    from dovetail.cli.view.drain import drain_document, draw_drain, draw_placement, placement_document, summary
     from dovetail.cli.view.printing import print_document, stamp
 
     def draw(console: Console) -> None:
         console.print(f"Drain of node {view.node.name} at {stamp(view.at)}: {summary(view)}", style="bold")
         draw_drain(console, view)
-        draw_homes(console, homes)
+        draw_placement(console, placement)
 
-    document = {"node": view.node.name, "at": stamp(view.at), **drain_document(view), "homes": homes_document(homes)}
+    document = {
+        "node": view.node.name,
+        "at": stamp(view.at),
+        **drain_document(view),
+        "homes": placement_document(placement),
+    }
     print_document(document, output, draw)
 
 
 def _confirm(name: str) -> None:
     if not sys.stdin.isatty():
-        fail("nobody is there to ask; say --yes to drain, or --dry-run to look")
+        fail(
+            "standard input is not a terminal, so there is no confirmation; add --yes to drain or --dry-run to preview"
+        )
     if not typer.confirm(f"Drain node {name} and terminate its instance?", err=True):
         raise typer.Exit(1)
 
 
-async def _carry_out(
-    node: "ClusterNode", reach: "AbstractAsyncContextManager[Reach]", patience: float | None, output: OutputFormat
+async def _drain(
+    node: "ClusterNode",
+    opening: "AbstractAsyncContextManager[OpenCluster]",
+    seconds: float | None,
+    output: OutputFormat,
 ) -> int:
-    """Delete the node and follow it. What it waits for is told on standard error, the end on standard output."""
-    from dovetail.cli.drain_follower import Watched, follow
+    """Delete the node and follow its drain; progress goes to standard error, the outcome to standard output."""
+    from dovetail.cli.drain_follower import DrainingNode, follow
     from dovetail.kube.endpoint import AccessFault
     from dovetail.model.kinds import NODE
     from dovetail.ports.cluster import Deletion
@@ -164,18 +177,17 @@ async def _carry_out(
     assert node.claim is not None
     progress = _Progress()
     try:
-        async with reach as reached:
+        async with opening as opened:
             if not node.node.deleting:
-                await reached.cluster.delete(NODE, node.node.key, Deletion(uid=node.node.metadata.uid))
-            began_at = reached.clock.now()
-            watched = Watched(node.node, node.claim)
+                await opened.cluster.delete(NODE, node.node.key, Deletion(uid=node.node.metadata.uid))
+            began_at = opened.clock.now()
             try:
-                async with asyncio.timeout(patience):
-                    await follow(reached.cluster, reached.clock, watched, progress.tell)
+                async with asyncio.timeout(seconds):
+                    await follow(opened.cluster, opened.clock, DrainingNode(node.node, node.claim), progress.report)
             except TimeoutError:
                 progress.end(node.name, gone=False, output=output)
                 return 1
-            progress.seconds = (reached.clock.now() - began_at).total_seconds()
+            progress.seconds = (opened.clock.now() - began_at).total_seconds()
     except (AccessFault, WorldError) as error:
         echo(f"Error: {error}", err=True)
         return 2
@@ -184,31 +196,35 @@ async def _carry_out(
 
 
 class _Progress:
-    """What was told last, so that it is told once."""
+    """Reports the progress of a drain and drops repetitions."""
 
     def __init__(self) -> None:
         self.last: DrainView | None = None
         self.seconds = 0.0
-        self._said = ""
+        self._reported = ""
 
-    def tell(self, view: "DrainView") -> None:
-        """Say how the drain stands, if that is news; of what holds it, the pods."""
-        from dovetail.cli.view.drain import held, summary
+    def report(self, view: "DrainView") -> None:
+        """Print the state of the drain and the pods that block it, if either has changed."""
+        from dovetail.cli.view.drain import blocked_pods, summary
 
         self.last = view
         line = summary(view)
-        for each in held(view):
+        for each in blocked_pods(view):
             line += f"\n  {each}"
-        if line != self._said:
-            self._said = line
+        if line != self._reported:
+            self._reported = line
             echo(f"{view.at:%H:%M:%S} {line}", err=True)
 
     def end(self, name: str, *, gone: bool, output: OutputFormat) -> None:
-        """The outcome."""
+        """Print the outcome."""
         from dovetail.cli.view.drain import drain_document
         from dovetail.cli.view.printing import print_document
 
         left = drain_document(self.last) if self.last is not None and not gone else None
         document = {"node": name, "gone": gone, "seconds": round(self.seconds, 1), "draining": left}
-        words = f"Node {name} is gone after {self.seconds:.0f} s." if gone else f"Node {name} still drains; it goes on."
-        print_document(document, output, lambda console: console.print(words, style="green" if gone else "yellow"))
+        text = (
+            f"Node {name} is gone after {self.seconds:.0f} s."
+            if gone
+            else f"Node {name} is still draining; the drain continues."
+        )
+        print_document(document, output, lambda console: console.print(text, style="green" if gone else "yellow"))

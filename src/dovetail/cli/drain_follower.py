@@ -1,4 +1,4 @@
-"""Follows a node to its end and tells each time something changed about what it waits for. Reads only."""
+"""Polls a draining node once a second and reports what it waits for, until Node and NodeClaim are gone. Read-only."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,44 +15,45 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, ListOptions
 from dovetail.ports.errors import NotFound, Throttled, Unavailable
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 T = TypeVar("T", bound=KubeObject)
 
 
 @dataclass(frozen=True)
-class Watched:
-    """The node that goes, with its claim as it was when it was told to."""
+class DrainingNode:
+    """The Node and the NodeClaim at the time of the deletion; their UIDs identify them."""
 
     node: Node
     claim: NodeClaim
 
 
-async def follow(cluster: Cluster, clock: Clock, watched: Watched, tell: Callable[[DrainView], None]) -> None:
-    """Look once a second until neither node nor claim is there."""
+async def follow(cluster: Cluster, clock: Clock, draining: DrainingNode, report: Callable[[DrainView], None]) -> None:
+    """Report the drain once a second until Node and NodeClaim are gone."""
     while True:
         try:
-            view = await look(cluster, clock, watched)
+            view = await read_drain(cluster, clock, draining)
         except (Throttled, Unavailable):
-            pass  # the API server is away for a moment; the drain goes on without us
+            pass  # the API server does not answer; the drain continues without this command
         else:
             if view is None:
                 return
-            tell(view)
-        await asyncio.sleep(LOOK_SECONDS)
+            report(view)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-async def look(cluster: Cluster, clock: Clock, watched: Watched) -> DrainView | None:
-    """What the node waits for now, or None when it is gone."""
-    node = await _same(cluster, NODE, watched.node)
-    claim = await _same(cluster, NODE_CLAIM, watched.claim)
+async def read_drain(cluster: Cluster, clock: Clock, draining: DrainingNode) -> DrainView | None:
+    """Read what the node waits for; None if Node and NodeClaim are gone."""
+    node = await _get_same(cluster, NODE, draining.node)
+    claim = await _get_same(cluster, NODE_CLAIM, draining.claim)
     if node is None and claim is None:
         return None
-    pods = await cluster.list(POD, ListOptions(field_selector=f"spec.nodeName={watched.node.name}"))
+    pods = await cluster.list(POD, ListOptions(field_selector=f"spec.nodeName={draining.node.name}"))
     budgets = await cluster.list(POD_DISRUPTION_BUDGET)
     return explain_drain(ClusterNode(node, claim, pods.items), budgets.items, clock.now())
 
 
-async def _same(cluster: Cluster, kind: Kind[T], known: T) -> T | None:
+async def _get_same(cluster: Cluster, kind: Kind[T], known: T) -> T | None:
+    """Return the object if it still exists with the same UID."""
     try:
         found = await cluster.get(kind, known.key)
     except NotFound:

@@ -1,4 +1,4 @@
-"""`dovetail explain`: everything that stands between a node, a NodePool or a pod and its disruption. Reads only."""
+"""`dovetail explain`: what prevents disruption of a node, what a NodePool allows, what protects a pod. Read-only."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +14,8 @@ from dovetail.cli.snapshot_source import (
     SnapshotOption,
     context_of,
     fail,
+    fail_unknown,
     read_snapshot,
-    unknown,
 )
 from dovetail.settings import Settings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Subject(StrEnum):
-    """What can be explained."""
+    """The kinds that can be explained."""
 
     NODE = "node"
     NODEPOOL = "nodepool"
@@ -33,8 +33,8 @@ class Subject(StrEnum):
 
 @with_few_settings(*DECIDING, "repair_without_block")
 def explain(  # noqa: PLR0913 - one parameter an option
-    kind: Annotated[Subject, typer.Argument(help="What to explain: node, nodepool or pod.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Its name; a pod as NAMESPACE/NAME.", show_default=False)],
+    kind: Annotated[Subject, typer.Argument(help="The kind of object: node, nodepool or pod.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="The name of the object; NAMESPACE/NAME for a pod.", show_default=False)],
     *,
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
@@ -42,10 +42,10 @@ def explain(  # noqa: PLR0913 - one parameter an option
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """Say what stands between a node and each way of disrupting it, in order, and when it lifts by itself.
+    """Explain what prevents the disruption of a node, method by method, and when each obstacle ends.
 
-    Of a NodePool: its budgets, which are in force and until when. Of a pod: where it is or why it waits, what
-    protects it. Needs only get and list.
+    For a NodePool: its budgets, which of them are in force and until when. For a pod: its node or why it is pending,
+    and what protects it from eviction. Needs only get and list.
 
     [bold]Examples[/bold]
       dovetail explain node ip-10-0-3-17
@@ -74,7 +74,7 @@ def _node(name: str, context: "PassContext", output: OutputFormat, settings: Set
             print_node(replace(explain_node(node, context), repair=repair), output)
             return
     _fail_if_unreadable("Node", name, context)
-    unknown("node", name, (node.name for node in nodes))
+    fail_unknown("node", name, (node.name for node in nodes))
 
 
 def _nodepool(name: str, context: "PassContext", output: OutputFormat) -> None:
@@ -84,7 +84,7 @@ def _nodepool(name: str, context: "PassContext", output: OutputFormat) -> None:
     pools = context.snapshot.nodepools
     if name not in pools:
         _fail_if_unreadable("NodePool", name, context)
-        unknown("nodepool", name, pools)
+        fail_unknown("nodepool", name, pools)
     print_pool(explain_pool(pools[name], context), output)
 
 
@@ -99,12 +99,12 @@ def _pod(name: str, context: "PassContext", output: OutputFormat) -> None:
     if found is None:
         _fail_if_unreadable("Pod", str(key), context)
         bound = (pod for node in context.snapshot.nodes for pod in node.pods)
-        unknown("pod", name, (str(pod.key) for pod in (*bound, *context.snapshot.unbound_pods)))
+        fail_unknown("pod", name, (str(pod.key) for pod in (*bound, *context.snapshot.unbound_pods)))
     print_pod(explain_pod(*found, context), output)
 
 
 def _fail_if_unreadable(kind: str, name: str, context: "PassContext") -> None:
-    """End the command if the object is there and cannot be read: what is wrong with it is the explanation."""
+    """End the command with the fault of the object if it exists but cannot be decoded."""
     from dovetail.core.disruption.events import unreadable_consequence
 
     for bad in context.snapshot.unreadable:

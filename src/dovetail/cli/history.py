@@ -1,4 +1,4 @@
-"""`dovetail history`: every decision the controllers wrote down, long after its events are gone. Reads only."""
+"""`dovetail history`: past decisions from the ledger, which outlive the events in the cluster. Read-only."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HistoryFormat(StrEnum):
-    """How to print."""
+    """The output format."""
 
     TEXT = "text"
     WIDE = "wide"
@@ -25,20 +25,27 @@ def history(  # noqa: PLR0913 - one parameter an option
     decision: Annotated[
         str,
         typer.Argument(
-            metavar="DECISION", help="Only this one, whole: its id, or how the id begins.", show_default=False
+            metavar="DECISION", help="Show this decision in full. An id or the beginning of an id.", show_default=False
         ),
     ] = "",
     *,
-    node: Annotated[str, typer.Option("--node", metavar="NAME", help="Only about this node or NodeClaim.")] = "",
-    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only about nodes of this pool.")] = "",
+    node: Annotated[
+        str, typer.Option("--node", metavar="NAME", help="Only decisions about this node or NodeClaim.")
+    ] = "",
+    nodepool: Annotated[
+        str, typer.Option("--nodepool", metavar="NAME", help="Only decisions about nodes of this NodePool.")
+    ] = "",
     reason: Annotated[
-        str, typer.Option("--reason", metavar="REASON", help="Only for this reason, such as Drifted or Manual.")
+        str,
+        typer.Option("--reason", metavar="REASON", help="Only decisions with this reason, such as Drifted or Manual."),
     ] = "",
     since: Annotated[
-        str, typer.Option("--since", metavar="WHEN", help="Not older than this: 7d, 36h, a date or an instant in UTC.")
+        str,
+        typer.Option("--since", metavar="WHEN", help="Only decisions since then: 7d, 36h, a date or a time in UTC."),
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="WHEN", help="Older than this: 7d, 36h, a date or an instant in UTC.")
+        str,
+        typer.Option("--until", metavar="WHEN", help="Only decisions before then: 7d, 36h, a date or a time in UTC."),
     ] = "",
     ledger: Annotated[
         str,
@@ -46,24 +53,25 @@ def history(  # noqa: PLR0913 - one parameter an option
             "--ledger",
             metavar="PATH",
             envvar="DOVETAIL_LEDGER",
-            help="The file `dovetail run` writes.",
+            help="The ledger file of `dovetail run`.",
             show_default="dovetail/ledger.db in the state directory",
         ),
     ] = "",
     output: Annotated[
-        HistoryFormat, typer.Option("--output", "-o", help="How to print; wide adds ids, pods and notes.")
+        HistoryFormat,
+        typer.Option("--output", "-o", help="The output format; wide adds ids, replacements and end times."),
     ] = (HistoryFormat.TEXT),
 ) -> None:
-    """Say who took a node, when, why, what moved, what it cost before and after, and how it ended.
+    """Show past decisions: which nodes were launched or removed, when, why, at what cost and with what outcome.
 
-    With the id of one decision: its plan, everything else that was looked at and why it was left alone, and how it
-    ended. Reads the ledger that `dovetail run` keeps; needs no cluster. In a pod: kubectl exec into the controller.
+    With the id of a decision: its plan, why the other nodes were left alone, and its outcome. Reads the ledger that
+    `dovetail run` writes; needs no cluster. For a controller in a pod, use kubectl exec.
 
     [bold]Examples[/bold]
-      dovetail history --node ip-10-0-3-7          who took my node
+      dovetail history --node ip-10-0-3-7          why a node was removed
       dovetail history --nodepool batch --since 7d
       dovetail history --reason Manual -o json
-      dovetail history 3f9c                        one decision, with what was refused
+      dovetail history 3f9c                        one decision in full
     """
     import os
 
@@ -73,10 +81,12 @@ def history(  # noqa: PLR0913 - one parameter an option
 
     place = find_place(ledger, os.environ)
     if place is None:
-        echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
+        echo("Error: the ledger is disabled (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)
     if decision and any((node, nodepool, reason, since, until)):
-        raise typer.BadParameter("is for many decisions, not for one", param_hint="--node / --nodepool / --reason ...")
+        raise typer.BadParameter(
+            "cannot be combined with the id of a decision", param_hint="--node / --nodepool / --reason ..."
+        )
     question = LedgerQuery(
         node=node,
         nodepool=nodepool,
@@ -101,7 +111,7 @@ def _now() -> datetime:
 
 
 def instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime | None:
-    """A span back from now, a date, or an instant; a date without a time zone is in UTC."""
+    """Parse a duration before now, a date or a time; without a time zone, UTC."""
     from datetime import UTC, timedelta
 
     from dovetail.model.duration import Duration
@@ -117,6 +127,6 @@ def instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime |
     try:
         at = datetime.fromisoformat(text)
         return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):  # no instant, or one that is in no year of UTC
-        remedy = "write a span such as 7d or 36h, a date such as 2026-01-31, or an instant such as 2026-01-31T09:00:00Z"
+    except (ValueError, OverflowError):  # not a time, or one outside the years of datetime
+        remedy = "write a duration such as 7d or 36h, a date such as 2026-01-31, or a time such as 2026-01-31T09:00:00Z"
         raise typer.BadParameter(f"{text!r} is not a time; {remedy}", param_hint=option) from None

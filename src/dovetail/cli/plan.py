@@ -1,4 +1,4 @@
-"""`dovetail plan`: what the next pass would do, and why not more. Reads only."""
+"""`dovetail plan`: what the next disruption pass would do, and why it leaves the other nodes alone. Read-only."""
 
 from dovetail.cli.settings_options import DECIDING, with_few_settings
 from dovetail.cli.snapshot_source import ContextOption, KubeconfigOption, OutputFormat, OutputOption, SnapshotOption
@@ -14,11 +14,10 @@ def plan(
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """List every command the next pass starts and what it saves, and for every other node what stands in the way.
+    """Show which nodes the next disruption pass would remove or replace, and what prevents it for every other node.
 
-    This is the plan of the controller itself: the commands that start together, with budgets shared among them, and
-    after the validation of consolidation 15 seconds later. Needs only get and list: nothing is written, neither to the
-    cluster nor anywhere else.
+    The plan is computed by the controller's own code, including budgets and the second check of consolidation. Needs
+    only get and list, and writes nothing.
 
     [bold]Examples[/bold]
       dovetail plan                                    the current context

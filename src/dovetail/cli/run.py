@@ -1,4 +1,8 @@
-"""`dovetail run`: the controller process."""
+"""`dovetail run`: the controller process.
+
+Connects to the cluster, serves metrics, probes and dashboard, waits for leadership and runs the controllers until a
+signal arrives or the Lease is lost. Configuration errors and missing custom resources end it at once with exit code 2.
+"""
 
 import asyncio
 import signal
@@ -22,7 +26,8 @@ def run(
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
-            "--kubeconfig", help="Path to a kubeconfig. Else KUBECONFIG, the pod's service account, ~/.kube/config."
+            "--kubeconfig",
+            help="Path to a kubeconfig. Default: $KUBECONFIG, the pod's service account or ~/.kube/config.",
         ),
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")] = None,
@@ -30,10 +35,10 @@ def run(
 ) -> None:
     """Run the controllers against a cluster until stopped.
 
-    Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
-    With --disruption on, it also takes nodes away: expired, drifted, empty, underutilised. Look first: dovetail plan.
-    With --dry-run it writes nothing and says what it would do; permission to get, list and watch is enough.
-    Several may run: the holder of a Lease acts, the others stand by. SIGTERM ends it in order.
+    Launches nodes for pending pods, terminates deleted nodes, repairs unhealthy nodes and handles interruptions.
+    With --disruption on, it also disrupts expired, drifted, empty and underutilized nodes; see dovetail plan first.
+    With --dry-run it writes nothing and reports what it would do; permission to get, list and watch is enough.
+    With several replicas, the holder of a Lease acts and the others stand by. SIGTERM stops it in order.
     Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
     """
     from dovetail.observe.log import LogSettings, configure
@@ -46,14 +51,14 @@ def run(
 async def _run(kubeconfig: Path | None, context: str | None, settings: Settings) -> int:
     import logging
 
-    from dovetail.cli.dashboard_api import page_of
+    from dovetail.cli.dashboard_api import serve_dashboard
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.dashboard.address import AddressUnsafe
     from dovetail.kube.endpoint import AccessFault
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
     from dovetail.runtime.leader_term import TermEnd
-    from dovetail.wiring.live import endpoints, on_cluster, shift, standing
+    from dovetail.wiring.live import endpoints, leader_term, on_cluster, open_leadership
     from dovetail.wiring.providers import ProviderUnusable
 
     log = logging.getLogger(__name__)
@@ -65,12 +70,12 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         async with (
             on_cluster(kubeconfig, context, settings) as parts,
             endpoints(parts, settings).served(),
-            page_of(parts, settings, (kubeconfig, context)),
+            serve_dashboard(parts, settings, (kubeconfig, context)),
         ):
             await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
-            async with standing(kubeconfig, context, settings) as leadership:
-                ending = await shift(parts, settings, stopped, leadership).run()
+            async with open_leadership(kubeconfig, context, settings) as leadership:
+                ending = await leader_term(parts, settings, stopped, leadership).run()
     except (
         AccessFault,
         AddressUnsafe,
@@ -78,7 +83,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         InstanceTypesInvalid,
         PortUnusable,
         ProviderUnusable,
-        Unprepared,
+        CustomResourcesMissing,
     ) as error:
         echo(f"Error: {error}", err=True)
         return 2
@@ -86,12 +91,12 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     return 0 if ending is TermEnd.STOPPED else 1
 
 
-class Unprepared(Exception):
-    """The cluster lacks what the controllers need."""
+class CustomResourcesMissing(Exception):
+    """The cluster lacks custom resources that the controllers need."""
 
 
 async def _check_access(cluster: "Cluster", settings: Settings) -> None:
-    """Fail at once, with the remedy, where waiting would not help. An API server that is down is waited for."""
+    """Fail if custom resources are missing. An API server that is unavailable is no failure: the controllers retry."""
     from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
     from dovetail.ports.errors import NotFound, Unavailable
 
@@ -110,4 +115,4 @@ async def _check_access(cluster: "Cluster", settings: Settings) -> None:
             return
     if absent:
         remedy = "install them with:  dovetail crds | kubectl apply --server-side -f -"
-        raise Unprepared(f"the cluster has no custom resource {', '.join(absent)}; {remedy}")
+        raise CustomResourcesMissing(f"the cluster lacks the custom resources {', '.join(absent)}; {remedy}")

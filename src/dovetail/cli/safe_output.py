@@ -1,7 +1,8 @@
-"""The only way from a command to a terminal: everything that is printed is made safe to show here.
+"""Prints to the terminal with control characters escaped. All commands print through this module.
 
-Text goes through `echo` or a `SafeConsole`, documents through `json_text` and `yaml_text`. Styles and cursor movements
-of rich itself stay, because only the text of a segment is changed and never a control code.
+Names and messages come from the cluster, so they may contain terminal escape sequences. Text goes through `echo` or a
+`SafeConsole`, documents through `json_text` and `yaml_text`. A `SafeConsole` escapes the text of each rich segment and
+keeps rich's own control codes.
 """
 
 import json
@@ -16,22 +17,22 @@ from dovetail.model.printable import printable, printable_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LONGEST = 4000  # characters of one message on standard error: a value of a megabyte is no help
+_LONGEST = 4000  # characters of one message on standard error
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a text."""
+    """Print text; long text on standard error is cut."""
     shown = text if not err or len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
     typer.echo(printable(shown), err=err, nl=nl)
 
 
 def json_text(document: Any) -> str:
-    """A document as JSON, without a line break at its end."""
+    """Encode a document as JSON, without a trailing newline."""
     return printable_json(json.dumps(document, indent=2, ensure_ascii=False, default=str))
 
 
 def yaml_text(document: Any) -> str:
-    """A document as YAML; with escapes for everything beyond ASCII where something in it is not printable."""
+    """Encode a document as YAML; ASCII only, with escapes, if a character in it is not printable."""
     import yaml
 
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=4000)
@@ -39,7 +40,7 @@ def yaml_text(document: Any) -> str:
 
 
 def make_console(**options: Any) -> "Console":
-    """A console that prints text as it is, without markup, and safe to show."""
+    """Make a console without markup that escapes control characters."""
     from rich.console import Console
     from rich.segment import Segment
 
@@ -52,10 +53,10 @@ def make_console(**options: Any) -> "Console":
 
 
 class SafeGroup(TyperGroup):
-    """The command group. Errors about arguments are escaped as well."""
+    """The command group; escapes control characters in errors about arguments."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
-        """Read the arguments of all commands."""
+        """Parse the options before the command."""
         try:
             return super().make_context(*args, **extra)
         except Exception as error:
@@ -63,7 +64,7 @@ class SafeGroup(TyperGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Read the arguments of a command, and run it."""
+        """Parse the arguments of a command and run it."""
         try:
             return super().invoke(ctx)
         except Exception as error:
@@ -72,7 +73,7 @@ class SafeGroup(TyperGroup):
 
 
 def _make_safe(error: Exception) -> None:
-    """The message of an error about arguments; others have none of their own that is printed."""
+    """Escape the message of an error about arguments; typer prints no other errors."""
     if hasattr(error, "format_message"):
         for name, value in vars(error).items():
             if isinstance(value, str):

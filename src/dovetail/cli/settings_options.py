@@ -1,4 +1,8 @@
-"""Every setting as an option of a command, with its environment variable; made from `settings`, so none is missing."""
+"""Decorators that give a command one option per setting, with its environment variable.
+
+The options are generated from `settings.setting_fields()`. The command gets one parsed `settings` argument in their
+place; invalid settings end it with exit code 2.
+"""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -10,26 +14,26 @@ import typer
 
 from dovetail.cli.safe_output import echo
 from dovetail.model.duration import Duration
-from dovetail.settings import Knob, Settings, knobs, read_settings
+from dovetail.settings import SettingField, Settings, read_settings, setting_fields
 
 PANEL = "Settings (flag or environment variable)"
-FEW = "Settings that matter here (every other is taken, too: dovetail run --help)"
+FEW = "Settings that affect this command (all others: dovetail run --help)"
 SUPPLY = ("provider", "catalog", "instance_types_file_path", "cluster_name")
-"""The settings that say what can be bought."""
+"""Settings that select the provider and its instance types."""
 DECIDING = (*SUPPLY, "feature_gates", "preference_policy")
-"""Those on which a decision hangs."""
+"""Settings that affect decisions."""
 
 Command = Callable[..., None]
 
 
 def with_settings(command: Command) -> Command:
-    """Give a command an option for every setting, and hand it one `settings` argument in their place."""
-    return _with_options(command, [_option(knob) for knob in knobs()])
+    """Add an option for every setting to a command."""
+    return _with_options(command, [_option(setting) for setting in setting_fields()])
 
 
 def with_few_settings(*listed: str) -> Callable[[Command], Command]:
-    """The same, but its help lists only some of them: nobody reads fifty to find the one that counts."""
-    return lambda command: _with_options(command, [_option(knob, listed) for knob in knobs()])
+    """Add an option for every setting to a command, and hide all but the listed ones in its help."""
+    return lambda command: _with_options(command, [_option(setting, listed) for setting in setting_fields()])
 
 
 def _with_options(command: Command, offered: list[inspect.Parameter]) -> Command:
@@ -39,13 +43,13 @@ def _with_options(command: Command, offered: list[inspect.Parameter]) -> Command
 
     @wraps(command)
     def wrapped(**given: Any) -> None:
-        written = {knob.name: given.pop(knob.name) for knob in knobs()}
+        written = {setting.name: given.pop(setting.name) for setting in setting_fields()}
         try:
             settings: Settings = read_settings(
                 {name: _text(each) for name, each in written.items() if each is not None}
             )
         except ValueError as error:
-            echo(f"Error: settings cannot be read:\n{error}", err=True)
+            echo(f"Error: invalid settings:\n{error}", err=True)
             raise typer.Exit(2) from None
         command(settings=settings, **given)
 
@@ -59,29 +63,29 @@ def _text(given: str | bool) -> str:
     return given if isinstance(given, str) else str(given).lower()
 
 
-def shown(knob: Knob) -> str:
-    """The default as a user would write it."""
-    if isinstance(knob.default, bool):
-        return str(knob.default).lower()
-    if isinstance(knob.default, timedelta):
-        return str(Duration.of(knob.default))
-    return str(knob.default)
+def default_text(setting: SettingField) -> str:
+    """Format the default as a user writes it."""
+    if isinstance(setting.default, bool):
+        return str(setting.default).lower()
+    if isinstance(setting.default, timedelta):
+        return str(Duration.of(setting.default))
+    return str(setting.default)
 
 
-def _option(knob: Knob, listed: Sequence[str] | None = None) -> inspect.Parameter:
-    choices = f" One of: {', '.join(knob.choices)}." if knob.choices else ""
-    default = shown(knob)
-    flag = knob.kind is bool
+def _option(setting: SettingField, listed: Sequence[str] | None = None) -> inspect.Parameter:
+    choices = f" One of: {', '.join(setting.choices)}." if setting.choices else ""
+    default = default_text(setting)
+    flag = setting.kind is bool
     option = typer.Option(
-        knob.flag,
-        envvar=knob.variable,
-        help=f"{knob.why}{choices}",
+        setting.flag,
+        envvar=setting.variable,
+        help=f"{setting.help}{choices}",
         show_default=default or False,
         rich_help_panel=PANEL if listed is None else FEW,
-        hidden=listed is not None and knob.name not in listed,
-        metavar=None if flag else {timedelta: "DURATION", int: "NUMBER", float: "NUMBER"}.get(knob.kind, "TEXT"),
+        hidden=listed is not None and setting.name not in listed,
+        metavar=None if flag else {timedelta: "DURATION", int: "NUMBER", float: "NUMBER"}.get(setting.kind, "TEXT"),
     )
     kind, unset = (bool, False) if flag else (str | None, None)
     return inspect.Parameter(
-        knob.name, inspect.Parameter.KEYWORD_ONLY, default=unset, annotation=Annotated[kind, option]
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=unset, annotation=Annotated[kind, option]
     )

@@ -1,4 +1,8 @@
-"""`dovetail simulate`: live through a story on virtual time, and say what it would have cost."""
+"""`dovetail simulate`: runs a scenario on virtual time and reports cost, evictions and pending times.
+
+One run prints a report. `--compare`, `--sweep` and `--seeds` make several variants, which run in parallel and print a
+comparison. All errors in the scenario and the options are reported before the first run starts.
+"""
 
 import os
 import sys
@@ -27,7 +31,7 @@ Length = Annotated[
     typer.Option(
         "--for",
         metavar="DURATION",
-        help="Virtual time to live through, such as 36h or 30d.",
+        help="Virtual time to simulate, such as 36h or 30d.",
         show_default="the scenario's",
     ),
 ]
@@ -36,7 +40,7 @@ Seeds = Annotated[
     typer.Option(
         "--seeds",
         metavar="N|A,B,C",
-        help="How many seeds, or which; figures are averaged over them.",
+        help="The number of seeds, or a list of seeds; results are averaged.",
         show_default="the scenario's seed",
     ),
 ]
@@ -45,7 +49,7 @@ Sets = Annotated[
     typer.Option(
         "--set",
         metavar="KIND/NAME.PATH=VALUE",
-        help="Set a field differently, such as nodepool/default.spec.disruption.consolidateAfter=5m.",
+        help="Change a field, for example nodepool/default.spec.disruption.consolidateAfter=5m.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -53,7 +57,7 @@ Sets = Annotated[
 Compare = Annotated[
     bool,
     typer.Option(
-        "--compare", help="Run once as written and once for each --set, side by side.", rich_help_panel=_PANEL
+        "--compare", help="Run the scenario unchanged and once for each --set, and compare.", rich_help_panel=_PANEL
     ),
 ]
 Sweeps = Annotated[
@@ -61,7 +65,7 @@ Sweeps = Annotated[
     typer.Option(
         "--sweep",
         metavar="KIND/NAME.PATH=V,V,...",
-        help="Run every value; several sweeps run every combination.",
+        help="Run once for each value; several sweeps run all combinations.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -72,17 +76,19 @@ Dask = Annotated[
         "--dask",
         metavar="ADDRESS",
         help="Run on this Dask cluster.",
-        show_default="this machine's cores",
+        show_default="the local cores",
         rich_help_panel=_PANEL,
     ),
 ]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Also write a report with plots, in one file.", show_default=False),
+    typer.Option("--html", metavar="FILE", help="Also write a report with plots to one HTML file.", show_default=False),
 ]
 
 
-Timeline = Annotated[bool, typer.Option("--timeline", help="Also list when each node came, was disrupted and went.")]
+Timeline = Annotated[
+    bool, typer.Option("--timeline", help="Also list when each node was launched, disrupted and removed.")
+]
 
 
 def simulate(  # noqa: PLR0913 - one parameter an option
@@ -98,30 +104,30 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     timeline: Timeline = False,
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
-    """Live through a scenario with the real controllers on virtual time, and report cost, evictions and waits.
+    """Run a scenario with the real controllers on virtual time; report cost, evictions and pending times.
 
-    The same scenario and seed give the same report. Cost is set against a proven floor: what the same pods could not
-    cost less than. How fast time passed is told on standard error.
+    The same scenario and seed always give the same report. The cost is compared with a proven lower bound: no choice of
+    instances could run the same pods for less.
 
     [bold]Examples[/bold]
       dovetail simulate web.yaml --for 30d --html report.html
       dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
-    from dovetail.cli.simulation.runner import rarely_collecting
+    from dovetail.cli.simulation.runner import infrequent_gc
 
-    asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
-    with rarely_collecting():
-        variants, trace = _understood(scenario, asked)
+    options = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
+    with infrequent_gc():
+        variants, trace = _load(scenario, options)
         _check_writable(html)
         if timeline and len(variants) > 1:
-            echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
+            echo("Error: --timeline is for a single run; with several runs, -o json has the timeline of each", err=True)
             raise typer.Exit(2)
         reports = [outcome.report for outcome in _run(scenario, variants, trace, dask)]
-        _tell(variants, reports, html, output, timeline=timeline)
+        _print(variants, reports, html, output, timeline=timeline)
 
 
-def _tell(
+def _print(
     variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: OutputFormat, *, timeline: bool
 ) -> None:
     from dovetail.cli.simulation.comparison import as_document, compare, print_comparison
@@ -129,7 +135,7 @@ def _tell(
     from dovetail.cli.view.simulation import print_report
 
     rows = compare(variants, reports) if len(variants) > 1 else []
-    written = html is None or _written(html, lambda: write_html(html, variants, reports, rows))
+    written = html is None or _write_report(html, lambda: write_html(html, variants, reports, rows))
     if rows:
         print_comparison(rows, as_document(rows, variants, reports), output)
     else:
@@ -138,8 +144,8 @@ def _tell(
         raise typer.Exit(1)
 
 
-def _written(html: Path, write: Callable[[], None]) -> bool:
-    """Whether it could be; what was lived through is printed all the same."""
+def _write_report(html: Path, write: Callable[[], None]) -> bool:
+    """Write the HTML report; on failure print the error and return False, so that the results are still printed."""
     try:
         write()
     except OSError as error:
@@ -149,40 +155,40 @@ def _written(html: Path, write: Callable[[], None]) -> bool:
     return True
 
 
-def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
-    from dovetail.cli.simulation.loader import ask, load
+def _load(source: Path, options: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
+    from dovetail.cli.simulation.loader import load, plan_runs
     from dovetail.sim.scenario.parsing import ScenarioInvalid
 
     try:
         document, name, folder = load(source)
-        return ask(document, name, folder, **asked)
+        return plan_runs(document, name, folder, **options)
     except ScenarioInvalid as error:
-        _refuse(source, error.faults)
+        _print_faults(source, error.faults)
         raise typer.Exit(2) from error
     except (ValueError, OSError) as error:
         echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
 
 
-def _refuse(source: Path, faults: "Iterable[Fault]") -> None:
+def _print_faults(source: Path, faults: "Iterable[Fault]") -> None:
     for fault in faults:
-        told = str(fault) if fault.path else str(fault).removeprefix(": ")
-        echo(f"Error: {told}" if fault.path.startswith("--") else f"{source}: {told}", err=True)
+        text = str(fault) if fault.path else str(fault).removeprefix(": ")
+        echo(f"Error: {text}" if fault.path.startswith("--") else f"{source}: {text}", err=True)
 
 
 def _check_writable(html: Path | None) -> None:
-    """Say before a long run, not after it, that its report has no place to go."""
+    """Fail before the run, not after it, if the report cannot be written."""
     if html is None:
         return
     place = html if html.exists() else html.parent
     if html.is_dir() or not os.access(place, os.W_OK):
-        echo(f"Error: --html: {html} cannot be written; name a file in a folder that is there", err=True)
+        echo(f"Error: --html: {html} cannot be written; name a file in an existing, writable folder", err=True)
         raise typer.Exit(2)
 
 
 def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[RunOutcome]":
     from dovetail.cli.simulation.report import length
-    from dovetail.cli.simulation.runner import DaskUnavailable, SimulationFailed, live, run_here, run_on_dask
+    from dovetail.cli.simulation.runner import DaskUnavailable, SimulationFailed, run_here, run_on_dask, run_scenario
     from dovetail.sim.scenario.parsing import ScenarioInvalid
 
     began = time.perf_counter()
@@ -191,11 +197,11 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
             if dask is not None:
                 outcomes = run_on_dask(dask, variants, trace, done)
             elif len(variants) == 1:
-                outcomes = [live(variants[0].scenario, trace, done)]
+                outcomes = [run_scenario(variants[0].scenario, trace, done)]
             else:
                 outcomes = run_here(variants, trace, done)
         except ScenarioInvalid as error:
-            _refuse(source, error.faults)
+            _print_faults(source, error.faults)
             raise typer.Exit(2) from error
         except (DaskUnavailable, SimulationFailed) as error:
             echo(f"Error: {error}", err=True)
@@ -203,13 +209,15 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
     real = outcomes[0].real_seconds if len(outcomes) == 1 else time.perf_counter() - began
     virtual = sum(outcome.report["simulatedSeconds"] for outcome in outcomes)
     runs = f"{len(outcomes)} runs, " if len(outcomes) > 1 else ""
-    echo(f"{runs}{length(virtual)} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
+    echo(
+        f"Simulated {runs}{length(virtual)} in {real:.1f} s, {virtual / max(real, 1e-9):,.0f} times real time", err=True
+    )
     return outcomes
 
 
 @contextmanager
 def _progress(variants: "list[Variant]", dask: str | None) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left, on a terminal only."""
+    """Show a progress bar with the remaining time, on a terminal only."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     single = len(variants) == 1 and dask is None
@@ -225,5 +233,5 @@ def _progress(variants: "list[Variant]", dask: str | None) -> Iterator[Callable[
     with Progress(
         *columns, console=make_console(stderr=True, markup=True), transient=True, disable=not sys.stderr.isatty()
     ) as bar:
-        task = bar.add_task("living" if single else f"{len(variants)} runs", total=total)
-        yield lambda over: bar.update(task, completed=over)
+        task = bar.add_task("simulating" if single else f"{len(variants)} runs", total=total)
+        yield lambda completed: bar.update(task, completed=completed)

@@ -1,4 +1,4 @@
-"""`dovetail snapshot`: the cluster at one instant in one file, from which every decision can be made again."""
+"""`dovetail snapshot`: writes the state of a cluster to a file that `plan`, `explain`, `simulate` and others read."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from dovetail.settings import Settings
 if TYPE_CHECKING:
     from dovetail.model.snapshot import Snapshot
 
-_DEMO = "The demo in place of a cluster"
+_DEMO = "Use the demo in place of a cluster"
 _AT = "1h"
 
 
@@ -26,49 +26,50 @@ def snapshot(  # noqa: PLR0913 - one parameter an option
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to write: .json or .yaml, with .gz behind it packed. Else YAML on standard output.",
+            help="The file to write: .json or .yaml, compressed with .gz added. Default: YAML on standard output.",
             show_default=False,
         ),
     ] = "",
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
-            "--kubeconfig", help="Path to a kubeconfig. Else KUBECONFIG, the pod's service account, ~/.kube/config."
+            "--kubeconfig",
+            help="Path to a kubeconfig. Default: $KUBECONFIG, the pod's service account or ~/.kube/config.",
         ),
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Take the demo's cluster. Needs no cluster of yours.", rich_help_panel=_DEMO)
+        bool, typer.Option("--demo", help="Take the simulated cluster of the demo.", rich_help_panel=_DEMO)
     ] = False,
     at: Annotated[
         str,
         typer.Option(
-            "--at", metavar="DURATION", help="How far into the demo.", show_default=_AT, rich_help_panel=_DEMO
+            "--at", metavar="DURATION", help="The virtual time in the demo.", show_default=_AT, rich_help_panel=_DEMO
         ),
     ] = "",
     seed: Annotated[
         int | None,
-        typer.Option("--seed", help="Where chance starts in the demo.", show_default="0", rich_help_panel=_DEMO),
+        typer.Option("--seed", help="The random seed of the demo.", show_default="0", rich_help_panel=_DEMO),
     ] = None,
     settings: Settings,
 ) -> None:
-    """Write the cluster at this instant to one file, to be looked at and planned for anywhere.
+    """Write the current state of a cluster to a file that plan, explain and the other commands can read.
 
-    It has nodes, NodeClaims, NodePools, pods and whatever else decides where pods can run, and the catalogue with its
-    prices. Secrets and environment values are never in it. Needs only get and list; nothing is changed.
+    The file has nodes, NodeClaims, NodePools, pods, all objects that affect scheduling, and instance types with prices.
+    It has no Secrets and no values of environment variables. Needs only get and list; changes nothing.
 
     [bold]Examples[/bold]
       dovetail snapshot -o cluster.json.gz       the current context
-      dovetail snapshot --demo --at 90m          the demo, an hour and a half in
+      dovetail snapshot --demo --at 90m          the demo after 90 minutes
     """
     form, gzipped = _form(output)
     if demo:
         if kubeconfig is not None or context is not None:
-            raise typer.BadParameter("is for a cluster, not for the demo", param_hint="--kubeconfig / --context")
+            raise typer.BadParameter("cannot be combined with --demo", param_hint="--kubeconfig / --context")
         taken = _from_demo(at or _AT, seed or 0, settings)
     else:
         if at or seed is not None:
-            raise typer.BadParameter("is for the demo only; add --demo", param_hint="--at" if at else "--seed")
+            raise typer.BadParameter("requires --demo", param_hint="--at" if at else "--seed")
         taken = _from_cluster(kubeconfig, context, settings)
     _write(taken, output, form, gzipped)
 

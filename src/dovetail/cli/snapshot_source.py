@@ -1,4 +1,7 @@
-"""Where a command that looks gets its snapshot from: a file, standard input, or a live cluster. Nothing is written."""
+"""The options and functions that read-only commands share: where their snapshot comes from, and how they fail.
+
+A snapshot comes from a file, from standard input or from a live cluster.
+"""
 
 import asyncio
 import difflib
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(StrEnum):
-    """How to print."""
+    """The output format."""
 
     TEXT = "text"
     JSON = "json"
@@ -27,31 +30,30 @@ class OutputFormat(StrEnum):
 
 SnapshotOption = Annotated[
     str | None,
-    typer.Option(
-        "--snapshot", metavar="FILE", help="Look at a snapshot, or - for standard input, in place of a cluster."
-    ),
+    typer.Option("--snapshot", metavar="FILE", help="Read a snapshot in place of a cluster; - reads standard input."),
 ]
 KubeconfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--kubeconfig", help="Path to a kubeconfig. Else KUBECONFIG, the pod's service account, ~/.kube/config."
+        "--kubeconfig",
+        help="Path to a kubeconfig. Default: $KUBECONFIG, the pod's service account or ~/.kube/config.",
     ),
 ]
 ContextOption = Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print it.")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="The output format.")]
 
 _MOST_SUGGESTIONS = 3
 
 
 def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | None, settings: Settings) -> "Snapshot":
-    """The snapshot a user asked for; what cannot be had ends the command with exit code 2 and the reason."""
+    """Read the snapshot that the options select; a failure ends the command with exit code 2."""
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
     from dovetail.ports.errors import WorldError
     from dovetail.wiring.live import take_snapshot
 
     if source is not None and (kubeconfig is not None or context is not None):
-        raise typer.BadParameter("is for a cluster, not for a snapshot", param_hint="--kubeconfig / --context")
+        raise typer.BadParameter("cannot be combined with --snapshot", param_hint="--kubeconfig / --context")
     try:
         if source is not None:
             return read_snapshot_file(Path(source))
@@ -64,20 +66,20 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
 
 
 def context_of(snapshot: "Snapshot", settings: Settings) -> "PassContext":
-    """A pass over the snapshot with the options the controllers would have."""
+    """Make the context of a disruption pass over the snapshot, with the options of the controllers."""
     from dovetail.core.disruption.pass_context import PassContext
 
     return PassContext(snapshot, settings.options)
 
 
 def fail(why: str) -> NoReturn:
-    """End the command: it could not do its work."""
+    """End the command with an error and exit code 2."""
     echo(f"Error: {why}", err=True)
     raise typer.Exit(2)
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> NoReturn:
-    """End the command: there is nothing of that name. Names close to it, or with it in them, are offered."""
+def fail_unknown(kind: str, name: str, known: Iterable[str]) -> NoReturn:
+    """End the command because no object has that name; the error suggests similar names."""
     names = sorted(set(known))
     within = [each for each in names if name and name in each]
     close = [*within, *(each for each in difflib.get_close_matches(name, names) if each not in within)]
@@ -85,4 +87,4 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> NoReturn:
         offered = " or ".join(repr(each) for each in close[:_MOST_SUGGESTIONS])
         fail(f"there is no {kind} {name!r}; did you mean {offered}?")
     shown = ", ".join(names[:_MOST_SUGGESTIONS]) + (" ..." if len(names) > _MOST_SUGGESTIONS else "")
-    fail(f"there is no {kind} {name!r}; " + (f"there are {shown}" if names else "there is none at all"))
+    fail(f"there is no {kind} {name!r}; " + (f"there are {shown}" if names else f"there are no {kind}s"))

@@ -1,4 +1,4 @@
-"""`dovetail top`: the cluster view of the page in a terminal, live. Reads only."""
+"""`dovetail top`: the cluster view of the dashboard in a terminal, live or once. Read-only."""
 
 import os
 import sys
@@ -15,8 +15,8 @@ from dovetail.cli.snapshot_source import (
     OutputOption,
     SnapshotOption,
     fail,
+    fail_unknown,
     read_snapshot,
-    unknown,
 )
 from dovetail.settings import Settings
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TopOrder(StrEnum):
-    """What comes first."""
+    """The order of nodes."""
 
     POOL = "pool"
     PRICE = "price"
@@ -42,18 +42,21 @@ def top(  # noqa: PLR0913 - one parameter an option
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only nodes of this pool.")] = "",
+    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only nodes of this NodePool.")] = "",
     order: Annotated[
-        TopOrder, typer.Option("--sort", help="By pool, dearest, emptiest, what they wait for, or oldest first.")
+        TopOrder,
+        typer.Option(
+            "--sort", help="The order: NodePool, highest price, lowest CPU or memory use, reason to wait, or age."
+        ),
     ] = TopOrder.POOL,
-    once: Annotated[bool, typer.Option("--once", help="Print it once and end. So it is done in a pipe.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit. The default in a pipe.")] = False,
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """Watch every node: what it costs, how full it is, how far it has come, and what it waits for.
+    """Show every node live: its price, utilization, state and what it waits for.
 
-    The values are those of the page (dovetail dashboard). Needs permission to get, list and watch; with --once, get and
-    list are enough. Nothing is ever written. s changes the order, n the NodePool, q or Ctrl-C ends it.
+    The values are those of the dashboard. Needs permission to get, list and watch; with --once, get and list are
+    enough. Never writes. Keys: s changes the order, n the NodePool, q or Ctrl-C quits.
 
     [bold]Examples[/bold]
       dovetail top                                   the current context, live
@@ -69,7 +72,7 @@ def top(  # noqa: PLR0913 - one parameter an option
     live = output is OutputFormat.TEXT and not once and sys.stdout.isatty() and not dumb
     if not live:
         read = read_snapshot(snapshot, kubeconfig, context, settings)
-        document = _look_once(read, choice, settings, still=snapshot is not None)
+        document = _document(read, choice, settings, still=snapshot is not None)
         print_document(document, output, lambda console: draw_top(console, document, choice))
         return
     from dovetail.cli.top_live import follow
@@ -88,7 +91,7 @@ def top(  # noqa: PLR0913 - one parameter an option
         fail(str(error))
 
 
-def _look_once(read: "Snapshot", choice: "TopView", settings: Settings, *, still: bool) -> dict[str, Any]:
+def _document(read: "Snapshot", choice: "TopView", settings: Settings, *, still: bool) -> dict[str, Any]:
     from dovetail.cli.snapshot_source import context_of
     from dovetail.cli.view.plan import plan_document
     from dovetail.cli.view.top import top_document
@@ -103,4 +106,4 @@ def _look_once(read: "Snapshot", choice: "TopView", settings: Settings, *, still
 
 def _require(nodepool: str, read: "Snapshot") -> None:
     if nodepool and nodepool not in read.nodepools and nodepool not in read.nodes_by_pool:
-        unknown("nodepool", nodepool, read.nodepools)
+        fail_unknown("nodepool", nodepool, read.nodepools)

@@ -1,4 +1,8 @@
-"""The live view of `dovetail top`: follows the board, hears keys, and draws whatever changed, until told to stop."""
+"""The live view of `dovetail top`: draws the published state of the cluster and handles keys, until q or Ctrl-C.
+
+The view uses the publisher of the dashboard, in process and without HTTP: it computes plan and node summaries in a
+thread whenever the published state changes, and calls `Top.show`. Keys come from /dev/tty in cbreak mode.
+"""
 
 import asyncio
 import os
@@ -13,7 +17,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from dovetail.cli.dashboard import until_over, watch
+from dovetail.cli.dashboard import wait_until_stopped, watch
 from dovetail.cli.dashboard_api import documents
 from dovetail.cli.safe_output import make_console
 from dovetail.cli.view.top import ORDERS, TopView, page_size, top_document, top_screen, waiting_screen
@@ -22,8 +26,8 @@ from dovetail.dashboard.published_state import PublishedState
 from dovetail.dashboard.publisher import Publisher
 from dovetail.settings import Settings
 
-INTEREST = 5.0  # seconds after which the board is told again that somebody looks
-_HEAD = 5  # rows that are not nodes, about
+INTEREST = 5.0  # seconds; a published state without interest is no longer computed
+_HEAD = 5  # approximate number of rows above the nodes
 
 Plain = dict[str, Any]
 _ESCAPES = {
@@ -45,24 +49,24 @@ def follow(
 ) -> None:
     """Show the cluster until q or Ctrl-C."""
     console = make_console()
-    answers = PageApi(published_state, documents(None), settings.options)
-    thinker = ThreadPoolExecutor(1, "top-thinking")
+    api = PageApi(published_state, documents(None), settings.options)
+    executor = ThreadPoolExecutor(1, "top-publisher")
 
     async def live() -> None:
         with Live(console=console, screen=True, auto_refresh=False) as view:
             top = Top(choice, console, lambda shown: view.update(shown, refresh=True))
             await _follow(
-                top, published_state, Publisher(published_state, top.show, answers.waits, thinker), (where, settings)
+                top, published_state, Publisher(published_state, top.show, api.waits, executor), (where, settings)
             )
 
     try:
         asyncio.run(live())
     finally:
-        thinker.shutdown(wait=False, cancel_futures=True)
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Top:
-    """What is shown, and where the reader is in it."""
+    """The state of the view: the latest data, the chosen order and NodePool, and the scroll position."""
 
     def __init__(self, choice: TopView, console: Console, draw: Callable[[Any], object]) -> None:
         self.choice = choice
@@ -72,12 +76,12 @@ class Top:
         self._seen: tuple[dict[str, Plain], Plain, tuple[str, ...]] = ({}, {}, ())
 
     def show(self, tiles: dict[str, Plain], summary: Plain, missing: tuple[str, ...]) -> None:
-        """This is how the cluster looks now."""
+        """Show new data."""
         self._seen = (tiles, summary, missing)
         self.draw()
 
     def draw(self) -> None:
-        """On the terminal as it is now: it may have been resized."""
+        """Draw for the current size of the terminal."""
         tiles, summary, missing = self._seen
         if not summary:
             self._draw(waiting_screen(missing))
@@ -87,17 +91,17 @@ class Top:
         self._draw(shown)
 
     def press(self, key: str) -> None:
-        """What a key does; any other does nothing."""
+        """Handle a key; unknown keys do nothing."""
         page = page_size(self._console.height, _HEAD)
         steps = {"down": 1, "up": -1, "j": 1, "k": -1, " ": page, "page down": page, "b": -page, "page up": -page}
         ends = {"g": 0, "home": 0, "G": 10**9, "end": 10**9}
         if key in {"q", "Q", "\x03", "\x04"}:
             self.stopped.set()
         elif key == "s":
-            self.choice = TopView(_after(self.choice.order, list(ORDERS)), self.choice.nodepool)
+            self.choice = TopView(_next(self.choice.order, list(ORDERS)), self.choice.nodepool)
         elif key == "n":
             pools = ["", *(pool["name"] for pool in self._seen[1].get("pools", ()))]
-            self.choice = TopView(self.choice.order, _after(self.choice.nodepool, pools))
+            self.choice = TopView(self.choice.order, _next(self.choice.nodepool, pools))
         elif key in steps:
             self.choice = replace(self.choice, first=max(0, self.choice.first + steps[key]))
         elif key in ends:
@@ -105,14 +109,14 @@ class Top:
         self.draw()
 
 
-def _after(value: str, values: list[str]) -> str:
+def _next(value: str, values: list[str]) -> str:
     return values[(values.index(value) + 1) % len(values)] if value in values else values[0]
 
 
 async def _follow(
     top: Top,
     published_state: PublishedState,
-    showing: Publisher,
+    publisher: Publisher,
     source: tuple[tuple[Path | None, str | None], Settings],
 ) -> None:
     (kubeconfig, context), settings = source
@@ -120,21 +124,21 @@ async def _follow(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, top.stopped.set)
     loop.add_signal_handler(signal.SIGWINCH, top.draw)
-    beside = [asyncio.create_task(showing.run()), asyncio.create_task(_stay_interested(published_state))]
+    tasks = [asyncio.create_task(publisher.run()), asyncio.create_task(_renew_interest(published_state))]
     if published_state.latest.snapshot is None:
-        beside.append(asyncio.create_task(watch(published_state, kubeconfig, context, settings)))
+        tasks.append(asyncio.create_task(watch(published_state, kubeconfig, context, settings)))
     with keyboard(loop, top.press):
-        await until_over(top.stopped, beside)
+        await wait_until_stopped(top.stopped, tasks)
 
 
-async def _stay_interested(published_state: PublishedState) -> None:
+async def _renew_interest(published_state: PublishedState) -> None:
     while True:
         published_state.ask()
         await asyncio.sleep(INTEREST)
 
 
 def keys_of(text: str) -> Iterator[str]:
-    """The keys in what was typed; sequences nobody knows are passed over."""
+    """Split terminal input into keys; input after an unknown escape sequence is dropped."""
     at = 0
     while at < len(text):
         found = next((escape for escape in _ESCAPES if text.startswith(escape, at)), None)
@@ -150,7 +154,7 @@ def keys_of(text: str) -> Iterator[str]:
 
 @contextmanager
 def keyboard(loop: asyncio.AbstractEventLoop, press: Callable[[str], object]) -> Iterator[None]:
-    """Call `press` for every key while inside, and leave the terminal as it was found. Without one, no key comes."""
+    """Call `press` for every key inside the context, then restore the terminal. No terminal, no keys."""
     import termios
     import tty
 

@@ -1,6 +1,6 @@
-"""`dovetail validate`: every fault of every document in files, directories and standard input. No cluster is asked.
+"""`dovetail validate`: reports every fault of every manifest in files, directories and standard input, offline.
 
-Exit code 0: nothing wrong; 1: faults (with --strict also warnings); 2: something could not be read at all.
+Exit code 0: no faults; 1: faults, or warnings with --strict; 2: input that cannot be read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
 class ValidateOutput(StrEnum):
-    """How to print."""
+    """The output format."""
 
     TEXT = "text"
     JSON = "json"
@@ -32,14 +32,14 @@ class ValidateOutput(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One document and what was found in it."""
+    """A document and its report."""
 
     document: "Document"
     report: "Report"
 
     @property
     def verdict(self) -> str:
-        """In one word."""
+        """Return valid, invalid or skipped."""
         if self.report.faults:
             return "invalid"
         return "skipped" if self.report.note else "valid"
@@ -47,28 +47,25 @@ class Checked:
 
 def validate(
     paths: Annotated[list[str], typer.Argument(help="Manifests: files, directories, or - for standard input.")],
-    output: Annotated[
-        ValidateOutput, typer.Option("--output", "-o", help="How to print the findings.")
-    ] = ValidateOutput.TEXT,
+    output: Annotated[ValidateOutput, typer.Option("--output", "-o", help="The output format.")] = ValidateOutput.TEXT,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as faults.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only documents with faults or warnings.")] = False,
 ) -> None:
-    """Report every fault of every manifest with its path, the value and the remedy. Needs no cluster.
+    """Report every fault in manifests with line, field, value and fix. Needs no cluster.
 
-    Exits with 0 if nothing is wrong, 1 if there are faults (with --strict also for warnings),
-    2 if something could not be read.
+    Exit code 0: no faults; 1: faults, or warnings with --strict; 2: input that cannot be read.
     """
     checked: list[Checked] = []
     unreadable: list[str] = []
     for path in paths:
         found = [each for source, text in _texts(path, unreadable) for each in _check(source, text)]
         if not found and not unreadable:
-            unreadable.append(f"{'standard input' if path == '-' else path}: nothing was found in it to validate")
+            unreadable.append(f"{'standard input' if path == '-' else path}: has no documents to validate")
         checked.extend(found)
     if output is ValidateOutput.TEXT:
         _print_text(checked, unreadable, quiet=quiet)
     else:
-        _print_data([_as_data(each) for each in checked if not quiet or _speaks(each)], output)
+        _print_data([_as_data(each) for each in checked if not quiet or _has_findings(each)], output)
         for problem in unreadable:
             echo(problem, err=True)
     if unreadable:
@@ -96,7 +93,7 @@ def _files(path: Path, unreadable: list[str]) -> "Sequence[Path | str]":
         return [path]
     found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
     if not found:
-        unreadable.append(f"{path}: holds no .yaml, .yml or .json file")
+        unreadable.append(f"{path}: has no .yaml, .yml or .json files")
     return found
 
 
@@ -111,7 +108,7 @@ def _check(source: str, text: str) -> Iterator[Checked]:
         yield Checked(document, replace(report, faults=(*document.faults, *report.faults)))
 
 
-def _speaks(checked: Checked) -> bool:
+def _has_findings(checked: Checked) -> bool:
     return bool(checked.report.faults or checked.report.warnings)
 
 
@@ -147,7 +144,7 @@ def _print_data(rows: list[dict[str, Any]], output: ValidateOutput) -> None:
 def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:
     console = make_console(soft_wrap=True)
     for each in checked:
-        if not quiet or _speaks(each):
+        if not quiet or _has_findings(each):
             _print_document(console, each)
     for problem in unreadable:
         echo(problem, err=True)

@@ -1,1 +1,1 @@
-"""The only place that constructs adapters and hands them to controllers: on a real cluster or on the embedded world."""
+"""Constructs the adapters and the controllers, for a real cluster or for the embedded world. No other package does."""

@@ -1,4 +1,7 @@
-"""Puts provider, recorder and controllers together over one cluster, whichever it is."""
+"""Assembles provider, event recorder, ledger, metrics and controllers for one cluster, real or embedded.
+
+All writes of the assembly go through one `WriteGate`, which is closed in a dry run and while a replica is not leader.
+"""
 
 import asyncio
 import logging
@@ -22,7 +25,7 @@ from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.runtime.write_gate import GatedCloud, GatedCluster, WriteGate
 from dovetail.settings import Settings
-from dovetail.wiring.providers import SimulatedCluster, Supplier, find_supply
+from dovetail.wiring.providers import SimulatedCluster, Supplier, build_provider
 
 if TYPE_CHECKING:
     from dovetail.sim.cloud.provider import SimulatedProvider
@@ -32,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Assembly:
-    """Everything that runs on one cluster."""
+    """The parts of a controller process."""
 
     cluster: Cluster
     supplier: Supplier
@@ -43,7 +46,7 @@ class Assembly:
     dry: bool = False
 
     async def run(self) -> None:
-        """Run until cancelled."""
+        """Run provider, event recorder and controllers until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 if not self.dry:
@@ -56,12 +59,12 @@ class Assembly:
 
     @property
     def provider(self) -> "SimulatedProvider[KwokProvider]":
-        """The provider, where the cloud is simulated."""
-        assert not isinstance(self.supplier, KwokProvider), "the cluster runs in no simulated cloud"
+        """The provider of a simulated cloud."""
+        assert not isinstance(self.supplier, KwokProvider), "the cloud is not simulated"
         return cast("SimulatedProvider[KwokProvider]", self.supplier)
 
     def missing(self) -> tuple[str, ...]:
-        """What is not there yet to act upon, or no longer. One that stands by is ready: it need not know anything."""
+        """Return why the process is not ready: caches that are unsynced or stale. A standby replica is always ready."""
         if not (self.dry or self.gate.is_open):
             return ()
         state = self.manager.state
@@ -69,14 +72,14 @@ class Assembly:
         return (*state.unsynced(), *stale)
 
     async def _recover(self) -> None:
-        """Take up what the process before this one had begun, as soon as the API server lets us look."""
+        """Let the provider resume the work of an earlier process; retries until the API server answers."""
         backoff = RetryBackoff(first=1.0, limit=60.0)
         while True:
             try:
                 return await self.supplier.recover()
             except AssertionError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever is wrong now, the others go on meanwhile
+            except Exception as error:  # noqa: BLE001 - the other tasks continue meanwhile
                 log.warning("not recovered yet", extra={"error": str(error) or type(error).__name__})
             await asyncio.sleep(backoff.next())
 
@@ -88,7 +91,7 @@ def assemble(
     metrics: PrometheusMetrics | None = None,
     ledger: Ledger | None = None,
 ) -> Assembly:
-    """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
+    """Assemble the parts for a cluster. By default, an undeclared metric is an error."""
     metrics = metrics or PrometheusMetrics(strict=True)
     gate = WriteGate()
     if settings.dry_run:
@@ -97,9 +100,9 @@ def assemble(
         gate.open()
     cloud = cluster.cloud_client() if isinstance(cluster, SimulatedCluster) else None
     cluster = (OptionalKindsCluster if settings.dry_run else GatedCluster)(cluster, gate)
-    supply = find_supply(cluster, clock, settings, metrics, cloud)
+    providers = build_provider(cluster, clock, settings, metrics, cloud)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
-    gated = GatedCloud(supply.supplier, gate)
+    gated = GatedCloud(providers.supplier, gate)
     seen = not isinstance(metrics, UnseenMetrics)
     ports = Ports(
         cluster=cluster,
@@ -108,16 +111,16 @@ def assemble(
         recorder=recorder,
         metrics=metrics,
         ledger=ledger or NoLedger(),
-        interruptions=supply.interruptions,
-        node_classes=supply.nodeclass_reconciler,
+        interruptions=providers.interruptions,
+        node_classes=providers.nodeclass_reconciler,
         seen=seen,
     )
-    return Assembly(cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
+    return Assembly(cluster, providers.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
 
 
 @contextmanager
-def keeping(settings: Settings, clock: Clock, cluster: str) -> Iterator[Ledger]:
-    """The ledger the settings ask for, written to while inside. At the end it has a moment to write what is left."""
+def open_ledger(settings: Settings, clock: Clock, cluster: str) -> Iterator[Ledger]:
+    """Open the ledger that the settings select; `stop` flushes it at the end of the context."""
     place = find_place(settings.ledger, os.environ)
     if place is None:
         yield NoLedger()

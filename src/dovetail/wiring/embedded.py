@@ -1,13 +1,12 @@
-"""Constructs the embedded world, with the real controllers on it.
+"""Constructs the embedded world with the real controllers, and the admission of custom resources in it.
 
-What the schema of a custom resource does on a real API server: drop unknown fields, fill in defaults, refuse.
+`admit` does what the CRD schema does on a real API server: it prunes unknown fields, fills in defaults and rejects
+invalid objects. It applies only the schema. Faults that `dovetail validate` finds beyond it, such as a schedule that
+never fires, are admitted, because they reach the controllers on a real cluster too.
 
-Only the schema of the CRD is asked. What `validate` knows beyond it (a schedule that never fires, a taint named twice)
-reaches a real cluster too, and the controllers have to cope with it there.
-
-Of a status only the members that changed are looked at, and of its conditions only those that changed: controllers
-write a status far more often than anything else. What the schema says of a member depends on its value alone and is
-kept by its encoded form; in that of a condition the time of the transition is left out, if it is one.
+Controllers write status far more often than anything else, so `admit` checks only the members and conditions of a
+status that changed. The result for a member depends on its value alone and is cached by its encoded form; for a
+condition, without its transition time.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring.assembly import Assembly, assemble, keeping
+from dovetail.wiring.assembly import Assembly, assemble, open_ledger
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,14 @@ class Embedded:
 
 @asynccontextmanager
 async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = True) -> AsyncIterator[Embedded]:
-    """The controllers alive on a world of their own. Must be entered on a virtual loop. Only a ledger named is kept.
+    """Run the controllers on a new world. Must be entered on a virtual loop. Has a ledger only if settings name one.
 
-    A world that is not `seen` while it lives has no events and no metrics: nobody would read them.
+    Without `seen`, there are no events and no metrics, to save time.
     """
     world = World(options, validate=admit)
-    kept = replace(settings, ledger=settings.ledger or "off")
+    with_ledger = replace(settings, ledger=settings.ledger or "off")
     async with AsyncExitStack() as stack:
-        ledger = stack.enter_context(keeping(kept, world.clock, "embedded"))
+        ledger = stack.enter_context(open_ledger(with_ledger, world.clock, "embedded"))
         parts = assemble(world, world.clock, settings, PrometheusMetrics() if seen else UnseenMetrics(), ledger)
         if not seen:
             parts.recorder.mute()
@@ -68,7 +67,7 @@ Plain = dict[str, Any]
 
 
 def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
-    """The object as the API server stores it; raises with every fault."""
+    """Return the object as the API server stores it; `Invalid` has every fault."""
     scope = scope_of(after["apiVersion"], after["kind"])
     if scope is None:
         return after
@@ -100,25 +99,25 @@ def _changed_status(scope: Scope, before: Plain, after: Any) -> tuple[Any, list[
         if value == before.get(name):
             continue
         if name == "conditions" and isinstance(value, list):
-            found, whole = _conditions(scope, before.get(name) or [], value)
+            found, unchanged = _conditions(scope, before.get(name) or [], value)
         else:
-            found, whole = _verdict(scope, name, msgspec.json.encode(value))
+            found, unchanged = _verdict(scope, name, msgspec.json.encode(value))
         faults.extend(found)
-        as_written = as_written and whole
+        as_written = as_written and unchanged
     return after if as_written or faults else with_defaults(schema, pruned(schema, after)), faults
 
 
 def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tuple[Fault, ...], bool]:
-    """What is wrong with the conditions that changed, and whether they stay as they are written."""
+    """Check the conditions that changed; returns the faults, and whether admission leaves them unchanged."""
     faults: list[Fault] = []
     as_written = True
     types: list[object] = []
     for index, condition in enumerate(after):
         path, kind = f"status.conditions[{index}]", condition.get("type") if isinstance(condition, dict) else None
         if condition not in before:
-            found, whole = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
+            found, unchanged = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
             faults.extend(each._replace(path=each.path.replace(f"status.{_CONDITION}", path, 1)) for each in found)
-            as_written = as_written and whole
+            as_written = as_written and unchanged
         if kind in types:
             faults.append(Fault(path, "is listed twice", kind, "remove one of them"))
         types.append(kind)
@@ -129,7 +128,7 @@ def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tupl
 
 
 def _timeless(condition: Any) -> Any:
-    """The condition at a fixed time, if it has a time at all."""
+    """Replace a valid transition time with a fixed one, so that the cache of `_verdict` ignores it."""
     try:
         if datetime.fromisoformat(condition["lastTransitionTime"]).tzinfo is None:
             return condition
@@ -140,7 +139,7 @@ def _timeless(condition: Any) -> Any:
 
 @lru_cache(maxsize=1 << 12)
 def _verdict(scope: Scope, name: str, encoded: bytes) -> tuple[tuple[Fault, ...], bool]:
-    """What is wrong with one member of a status, and whether it stays as it is written."""
+    """Check one member of a status; returns the faults, and whether admission leaves it unchanged."""
     members = schema_of(scope)["properties"]["status"]["properties"]
     schema = members["conditions"]["items"] if name == _CONDITION else members.get(name)
     if schema is None:
@@ -165,4 +164,4 @@ _DEFAULTED = {
     }
     for scope in KINDS
 }
-"""Members of a status that the schema fills in."""
+"""Members of a status with a default in the schema."""

@@ -1,6 +1,7 @@
-"""What a process serves over HTTP; not among the parts, since a simulated story serves nothing and is to start soon.
+"""Constructs the adapters for a real cluster, with the credentials that kubectl would use.
 
-Constructs the adapters for a real cluster, found as kubectl finds it: to run on, to look at, to act on once.
+`on_cluster` assembles a controller process, `open_leadership` and `leader_term` its leader election, and `endpoints`
+its HTTP endpoints. `take_snapshot` and `watch_cluster` read a cluster, once or continuously, and cannot write.
 """
 
 import asyncio
@@ -37,12 +38,12 @@ from dovetail.runtime.leader_term import Leadership, LeaderTerm
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
-from dovetail.wiring.assembly import Assembly, assemble, keeping
-from dovetail.wiring.providers import find_supply
+from dovetail.wiring.assembly import Assembly, assemble, open_ledger
+from dovetail.wiring.providers import build_provider
 
 
 def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
-    """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
+    """Build the endpoints for metrics and probes. A leader is ready when all its caches are synced and not stale."""
 
     async def refresh() -> None:
         leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
@@ -62,23 +63,23 @@ _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
-        """Now, in UTC."""
+        """Return the current time in UTC."""
         return datetime.now(UTC)
 
 
 @asynccontextmanager
 async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Assembly]:
-    """The parts on a real cluster, found as kubectl finds it."""
+    """Assemble the controllers for a real cluster."""
     clock = SystemClock()
     limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
         settings = replace(settings, leader_election_namespace=own_namespace(settings))
         server = find_access(kubeconfig, context, os.environ).endpoint.server
-        with keeping(settings, clock, server) as ledger:
+        with open_ledger(settings, clock, server) as ledger:
             parts = assemble(cluster, clock, settings, PrometheusMetrics(), ledger)
             try:
                 yield parts
@@ -89,36 +90,41 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
 
 
 @asynccontextmanager
-async def standing(
+async def open_leadership(
     kubeconfig: Path | None, context: str | None, settings: Settings
 ) -> AsyncIterator[Leadership | None]:
-    """The office to be won before acting, with a client and a thread of its own: neither load nor throttling matter."""
+    """Open the leader election, or None if it is disabled.
+
+    It has a separate client and thread, so that load and client-side throttling do not delay lease renewals.
+    """
     if settings.dry_run or settings.disable_leader_election:
         yield None
         return
-    clock, aside = SystemClock(), LeaseThread("leadership")
+    clock, thread = SystemClock(), LeaseThread("leadership")
     try:
-        cluster = await aside.call(connect(kubeconfig, context, clock, SystemRandom()))
+        cluster = await thread.call(connect(kubeconfig, context, clock, SystemRandom()))
         try:
-            yield ThreadedLeaderElection(await aside.call(_election(cluster, clock, settings)), aside)
+            yield ThreadedLeaderElection(await thread.call(_election(cluster, clock, settings)), thread)
         finally:
-            await aside.call(cluster.aclose())
+            await thread.call(cluster.aclose())
     finally:
-        await aside.aclose()
+        await thread.aclose()
 
 
 async def _election(cluster: Cluster, clock: Clock, settings: Settings) -> LeaderElection:
-    """On the loop that it will run on."""
+    """Construct the election on the event loop that it runs on."""
     lease_holder = LeaseHolder(
         Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}"
     )
     return LeaderElection(cluster, lease_holder, clock, SystemRandom(), _seconds_asleep_included)
 
 
-def shift(parts: Assembly, settings: Settings, stopped: asyncio.Event, leadership: Leadership | None) -> LeaderTerm:
-    """What the process does from here to its end: wait for the office, if there is one, and work until stopped."""
+def leader_term(
+    parts: Assembly, settings: Settings, stopped: asyncio.Event, leadership: Leadership | None
+) -> LeaderTerm:
+    """Build the main task of the process: wait for leadership, if any, and run the controllers until stopped."""
     if settings.dry_run:
-        return LeaderTerm(WriteGate(), parts.run, stopped, _die)  # the gate in front of the cluster stays closed
+        return LeaderTerm(WriteGate(), parts.run, stopped, _exit_at_once)  # the gate of the assembly stays closed
 
     async def lead() -> None:
         name = (settings.leader_election_name,)
@@ -128,11 +134,11 @@ def shift(parts: Assembly, settings: Settings, stopped: asyncio.Event, leadershi
         finally:
             parts.metrics.show("leader_election_master_status", {name: 0.0})
 
-    return LeaderTerm(parts.gate, lead, stopped, _die, leadership)
+    return LeaderTerm(parts.gate, lead, stopped, _exit_at_once, leadership)
 
 
 def own_namespace(settings: Settings) -> str:
-    """Where the process keeps what is its own."""
+    """Return the namespace of the Lease and of the pause ConfigMap."""
     if settings.leader_election_namespace:
         return settings.leader_election_namespace
     try:
@@ -142,78 +148,78 @@ def own_namespace(settings: Settings) -> str:
 
 
 def _seconds_asleep_included() -> float:
-    """A machine that wakes up must not believe that no time has passed. Only Linux has such a clock."""
+    """Return a monotonic time that includes time in suspension, where the platform has one (Linux)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
-def _die() -> NoReturn:
+def _exit_at_once() -> NoReturn:
     logging.shutdown()
     os._exit(1)
 
 
 @dataclass(frozen=True)
-class Reach:
-    """A real cluster within reach, with nothing running on it."""
+class OpenCluster:
+    """A connection to a real cluster, without controllers."""
 
     cluster: Cluster
     clock: Clock
 
 
 @asynccontextmanager
-async def reach(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Reach]:
-    """A real cluster, found as kubectl finds it, for a command that acts once."""
+async def open_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[OpenCluster]:
+    """Connect to a real cluster."""
     clock = SystemClock()
     limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        yield Reach(cluster, clock)
+        yield OpenCluster(cluster, clock)
     finally:
         await cluster.aclose()
 
 
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
-    """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
-    async with reach(kubeconfig, context, settings) as found:
-        supplier = find_supply(found.cluster, found.clock, settings).supplier
+    """Read a real cluster once. Needs only permission to get and list; writes nothing."""
+    async with open_cluster(kubeconfig, context, settings) as opened:
+        supplier = build_provider(opened.cluster, opened.clock, settings).supplier
         try:
-            return await list_snapshot(found.cluster, supplier, found.clock, own_namespace(settings))
+            return await list_snapshot(opened.cluster, supplier, opened.clock, own_namespace(settings))
         finally:
             await supplier.aclose()
 
 
 @asynccontextmanager
-async def reviewer(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Reviewer]:
-    """Whom a real cluster knows, and what they may do. On the loop it is entered on; nothing is kept by the cluster."""
-    asking = await open_reviewer(find_access(kubeconfig, context, os.environ), SystemClock())
+async def token_reviewer(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Reviewer]:
+    """Open a reviewer that authenticates and authorizes users with the API server; bound to the current event loop."""
+    reviewer = await open_reviewer(find_access(kubeconfig, context, os.environ), SystemClock())
     try:
-        yield asking
+        yield reviewer
     finally:
-        await asking.aclose()
+        await reviewer.aclose()
 
 
-Look = Callable[[], Awaitable[Snapshot]]
+TakeSnapshot = Callable[[], Awaitable[Snapshot]]
 
 
 @asynccontextmanager
-async def watched(
+async def watch_cluster(
     kubeconfig: Path | None, context: str | None, settings: Settings
-) -> AsyncIterator[tuple[ClusterState, Look]]:
-    """What informers know of a real cluster once they run, and how to look at it. Nothing can be written."""
+) -> AsyncIterator[tuple[ClusterState, TakeSnapshot]]:
+    """Build the informers of a real cluster, which the caller runs, and a function that takes snapshots. Read-only."""
     gate = WriteGate()
-    gate.close("only looking")
-    async with reach(kubeconfig, context, settings) as found:
-        cluster = OptionalKindsCluster(found.cluster, gate)
-        supplier = find_supply(cluster, found.clock, settings).supplier
+    gate.close("read-only")
+    async with open_cluster(kubeconfig, context, settings) as opened:
+        cluster = OptionalKindsCluster(opened.cluster, gate)
+        supplier = build_provider(cluster, opened.clock, settings).supplier
         try:
             state = ClusterState(
                 cluster, supplier.well_known_labels, own_namespace(settings), settings.watch_stale_after
             )
-            yield state, partial(look, state, supplier, found.clock)
+            yield state, partial(snapshot_from_state, state, supplier, opened.clock)
         finally:
             await supplier.aclose()
 
 
-async def look(state: ClusterState, cloud: CloudProvider, clock: Clock) -> Snapshot:
-    """What informers know, as a snapshot."""
+async def snapshot_from_state(state: ClusterState, cloud: CloudProvider, clock: Clock) -> Snapshot:
+    """Build a snapshot from the informers and the instance types of the provider."""
     catalogs = await find_catalogs(cloud, state.nodepools.items.values())
     return replace(state.snapshot(clock.now(), catalogs), repair_statements=cloud.repair_statements())

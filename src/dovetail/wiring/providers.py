@@ -1,4 +1,4 @@
-"""Constructs the provider that the settings ask for, and what comes with it."""
+"""Constructs the cloud provider that the settings select, with its interruption sources and NodeClass reconciler."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 
 class ProviderUnusable(CloudError):
-    """The provider that was asked for lacks something it needs; the message says what to do."""
+    """The selected provider lacks a setting or a package; the message names the fix."""
 
 
 class Supplier(CloudProvider, Protocol):
-    """A provider as the process runs it."""
+    """A provider with the lifecycle methods that the process calls."""
 
     async def recover(self) -> None:
-        """Take up what the process before this one had begun."""
+        """Resume the unfinished work of an earlier process."""
         ...
 
     async def run(self) -> None:
-        """What has to be done all the time; ends at once if that is nothing."""
+        """Run the background work of the provider; returns at once if there is none."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything it holds."""
+        """Release all resources."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Providers:
-    """A provider, and what comes with it."""
+    """A provider with its interruption sources and NodeClass reconciler."""
 
     supplier: Supplier
     interruptions: tuple[InterruptionSource, ...] = ()
@@ -52,26 +52,26 @@ class Providers:
 
 @runtime_checkable
 class SimulatedCluster(Protocol):
-    """A cluster that runs in a simulated cloud."""
+    """A cluster in a simulated cloud."""
 
     def cloud_client(self) -> "CloudClient":
-        """The cloud it runs in."""
+        """Return a client of the cloud."""
         ...
 
 
-def find_supply(
+def build_provider(
     cluster: Cluster,
     clock: Clock,
     settings: Settings,
     metrics: Metrics | None = None,
     cloud: "CloudClient | None" = None,
 ) -> Providers:
-    """The provider the settings ask for; `ProviderUnusable` if it cannot work.
+    """Build the provider that the settings select; `ProviderUnusable` if a setting or package is missing.
 
-    In a simulated cloud the instances of the kwok provider are the cloud's; otherwise they are Nodes.
+    With a simulated cloud, the kwok provider launches instances in it; otherwise its instances are Nodes.
     """
     if settings.provider == "aws":
-        return _aws_supply(cluster, clock, settings, metrics or NoMetrics())
+        return _build_aws(cluster, clock, settings, metrics or NoMetrics())
     kwok = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
     provider: Supplier = kwok if cloud is None else simulated(cloud, kwok)
     staged = (StagedInterruptions(cluster, clock),)
@@ -79,9 +79,9 @@ def find_supply(
 
 
 def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[KwokProvider]":
-    """Instances of the simulated cloud, chosen and described as those of the kwok provider."""
-    from dovetail.sim.cloud.provider import SimulatedProvider  # noqa: PLC0415 - as above
-    from dovetail.sim.cloud.service import LaunchRequest  # noqa: PLC0415 - only where there is a simulated cloud
+    """Build a provider that selects offerings as the kwok provider does and launches them in the simulated cloud."""
+    from dovetail.sim.cloud.provider import SimulatedProvider  # noqa: PLC0415 - only with a simulated cloud
+    from dovetail.sim.cloud.service import LaunchRequest  # noqa: PLC0415 - only with a simulated cloud
 
     async def choose(claim: NodeClaim) -> LaunchRequest:
         choice, node_class = await kwok.choose(claim)
@@ -105,10 +105,10 @@ def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[Kw
     return SimulatedProvider(cloud, kwok, choose)
 
 
-def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Providers:
+def _build_aws(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Providers:
     try:
-        from dovetail.cloud.aws.interruption.status_checks import find_sources  # noqa: PLC0415 - see below
-        from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - an extra, not always there
+        from dovetail.cloud.aws.interruption.status_checks import find_sources  # noqa: PLC0415 - optional dependency
+        from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - optional dependency
     except ModuleNotFoundError as error:
         raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error
     if not settings.cluster_name:

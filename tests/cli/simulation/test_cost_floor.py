@@ -1,4 +1,4 @@
-"""The floor of a story stays below what the story cost, also where nodes run that nobody could buy any more."""
+"""The cost floor of a run stays below its cost, also with nodes that are no longer for sale."""
 
 import json
 from pathlib import Path
@@ -77,7 +77,7 @@ LOST = """
 """
 
 
-def test_pods_that_are_only_said_to_be_on_a_lost_machine_cost_nothing(tmp_path):
+def test_pods_bound_to_a_lost_instance_cost_nothing(tmp_path):
     """Nodes are exactly as large as their pods, and lost again and again: cost and floor are the same."""
     head, _, _ = (EXAMPLES / "grace-period.yaml").read_text().partition("  workloads:")
     scenario = tmp_path / "lost.yaml"

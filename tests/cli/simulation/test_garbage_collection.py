@@ -1,11 +1,11 @@
-"""What a story leaves behind in memory."""
+"""Garbage collection during and after simulation runs."""
 
 import gc
 import weakref
 
 import pytest
 
-from dovetail.cli.simulation.runner import OBJECTS_BETWEEN_COLLECTIONS, rarely_collecting
+from dovetail.cli.simulation.runner import OBJECTS_BETWEEN_COLLECTIONS, infrequent_gc
 
 
 class Knot:
@@ -25,22 +25,22 @@ def as_before():
 
 
 def interrupted():
-    with rarely_collecting():
+    with infrequent_gc():
         assert gc.get_threshold()[0] == OBJECTS_BETWEEN_COLLECTIONS
         raise KeyboardInterrupt
 
 
-def test_the_collector_rests_during_a_story_and_is_itself_again_after_one_that_failed():
+def test_gc_is_infrequent_during_a_run_and_restored_after_a_failure():
     usual = gc.get_threshold()
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert gc.get_threshold() == usual
 
 
-def test_what_is_left_of_a_story_is_not_looked_at_before_the_next_begins_and_then_goes():
-    with rarely_collecting():
+def test_the_objects_of_a_run_are_collected_before_the_next_run():
+    with infrequent_gc():
         left = weakref.ref(Knot())
     gc.collect()
     assert left() is not None
-    with rarely_collecting():
+    with infrequent_gc():
         assert left() is None

@@ -66,14 +66,14 @@ def test_reasons_are_marked_like_every_figure():
     assert '<td>4 <span class="more">(+2)</span></td>' in told
 
 
-def test_chance_is_told_beside_what_it_moves():
+def test_the_spread_between_seeds_is_shown():
     """Two seeds, a dollar apart."""
     reports = [report(cost) for cost in (1.0, 2.0)]
     (only,) = compare([Variant("a", seed, None) for seed in (0, 1)], reports)
     assert (only.figures["cost"], only.spread["cost"], only.spread["evictions"]) == (1.5, 0.5, 0.0)
     lines = drawn([only], 250)
     assert lines[1].startswith("a        1.50 ±0.50  ")
-    assert "± is how far a single seed is from that at most" in lines[-1]
+    assert "± is the largest distance of a seed from the average" in lines[-1]
 
 
 def report(cost):
@@ -86,7 +86,7 @@ def report(cost):
     }
 
 
-def test_every_run_says_which_variant_it_was():
+def test_every_run_has_the_name_of_its_variant():
     told = as_document([row("a", 1.0)], [Variant("a", 3, None)], [{"seed": 3}])
     assert [(run["variant"], run["seed"]) for run in told["runs"]] == [("a", 3)]
     assert told["variants"][0]["difference"]["disruptionsByReason"] == {"Empty": 0.0}

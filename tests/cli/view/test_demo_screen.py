@@ -70,7 +70,7 @@ def test_the_screen_fits_the_terminal(width, height):
         assert all(part in frames[-1] for part in ("Ready", "t4g.2xlarge", "general-", "$", "web", "Decisions"))
 
 
-def test_looking_changes_nothing():
+def test_drawing_changes_nothing():
     def look(stage, now):
         console = Console(file=io.StringIO(), width=80, height=24)
         console.print(screen(stage, now, console))
@@ -78,7 +78,7 @@ def test_looking_changes_nothing():
     assert lived(2, look) == lived(2)
 
 
-def test_the_pace_is_the_speed_asked_for():
+def test_the_pacer_keeps_the_chosen_speed():
     machine = Machine()
     pacer = Pacer(60.0, machine.clock, machine.sleep)
     for when in (0.0, 30.0, 600.0):
@@ -96,7 +96,7 @@ def test_frames_come_while_time_stands_still():
     assert drawn == sorted(drawn)
 
 
-def test_once_stopped_it_waits_no_more_and_says_so():
+def test_a_stopped_pacer_waits_no_more_and_calls_on_stop():
     machine, told = Machine(), []
     pacer = Pacer(1.0, machine.clock, machine.sleep, on_stop=lambda: told.append("stop"))
     pacer.stop()
@@ -105,7 +105,7 @@ def test_once_stopped_it_waits_no_more_and_says_so():
     assert told == ["stop"]
 
 
-def test_percentiles_are_waits_that_some_pod_had():
+def test_percentiles_are_waits_of_actual_pods():
     meter = Meter(waits=[float(number) for number in range(1, 101)])
     waits = Summary(0, "generic", 3600.0, False, meter).as_data()["pods"]["pendingSeconds"]
     assert waits == {"p50": 50.0, "p95": 95.0, "max": 100.0}

@@ -7,7 +7,7 @@ import pytest
 
 from cloud.aws.account import Hands
 from dovetail.settings import Settings
-from dovetail.wiring.providers import ProviderUnusable, find_supply
+from dovetail.wiring.providers import ProviderUnusable, build_provider
 
 CLOUDLESS = """
 import sys
@@ -15,7 +15,7 @@ sys.modules["aiobotocore"] = None
 import dovetail.wiring.providers as wiring
 from dovetail.settings import Settings
 try:
-    wiring.find_supply(None, None, Settings(provider="aws", cluster_name="demo"))
+    wiring.build_provider(None, None, Settings(provider="aws", cluster_name="demo"))
 except wiring.ProviderUnusable as error:
     print(error)
 """
@@ -43,13 +43,13 @@ def test_without_the_extra_the_remedy_is_told():
 )
 def test_what_is_missing_is_named_with_the_remedy(settings, remedy):
     with pytest.raises(ProviderUnusable, match=r"aws|AWS") as caught:
-        find_supply(None, Hands(), settings)
+        build_provider(None, Hands(), settings)
     assert remedy in str(caught.value)
 
 
 def test_the_region_of_a_pod_is_enough(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    supply = find_supply(None, Hands(), Settings(provider="aws", cluster_name="demo"))
+    supply = build_provider(None, Hands(), Settings(provider="aws", cluster_name="demo"))
     assert supply.supplier.name == "aws"
     assert supply.nodeclass_reconciler is supply.supplier.parts.nodeclass_reconciler
     assert supply.supplier.parts.aws.region == "eu-west-1"
@@ -62,7 +62,7 @@ ALWAYS = ["StatusChecks", "EndingCapacityBlocks"]
 def test_warnings_come_from_what_is_always_there_and_from_a_queue_if_one_is_named(monkeypatch, queue, sources):
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     wanted = Settings(provider="aws", cluster_name="demo", interruption_queue=queue)
-    assert [type(each).__name__ for each in find_supply(None, Hands(), wanted).interruptions] == sources
+    assert [type(each).__name__ for each in build_provider(None, Hands(), wanted).interruptions] == sources
 
 
 def test_the_sdk_is_loaded_for_nobody_else():

@@ -1,7 +1,7 @@
-"""`dovetail demo`: a day in the life of a cluster, on the embedded world with the real controllers.
+"""`dovetail demo`: runs the demo scenario on the embedded world with the real controllers.
 
-On a terminal it is a live view; elsewhere, or with --plain, the decision feed in lines. The same seed and the same
-length give the same lines: virtual times only, and what was taken of real time goes to standard error.
+On a terminal the demo is a live view; elsewhere, or with --plain, it prints the decision feed line by line. All times
+on standard output are virtual, so the same seed and length print the same lines. The real time goes to standard error.
 """
 
 import signal
@@ -25,7 +25,7 @@ _PANEL = "What is simulated"
 
 
 class Output(StrEnum):
-    """How to print the summary."""
+    """The output format of the summary."""
 
     TEXT = "text"
     JSON = "json"
@@ -33,51 +33,51 @@ class Output(StrEnum):
 
 
 class Catalog(StrEnum):
-    """What can be bought."""
+    """The catalogs of instance types."""
 
     REALISTIC = "realistic"
     GENERIC = "generic"
 
 
-Length = Annotated[
-    str, typer.Option("--for", metavar="DURATION", help="Virtual time to live through, such as 30m or 24h.")
-]
+Length = Annotated[str, typer.Option("--for", metavar="DURATION", help="Virtual time to simulate, such as 30m or 24h.")]
 Speed = Annotated[
     str,
     typer.Option(
         "--speed",
         metavar="NUMBER|max",
-        help="Virtual seconds in a second of yours, or max: as fast as it goes.",
+        help="Virtual seconds per real second, or max for as fast as possible.",
         show_default="120; max without a live view",
     ),
 ]
 Plain = Annotated[
-    bool, typer.Option("--plain", help="Print the decisions as lines. So it is done when there is no terminal.")
+    bool, typer.Option("--plain", help="Print the decisions line by line. The default without a terminal.")
 ]
 Form = Annotated[
-    Output, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
+    Output, typer.Option("--output", "-o", help="The output format; json and yaml print only the summary.")
 ]
 Seed = Annotated[
-    int, typer.Option("--seed", help="Where chance starts: the same seed, the same story.", rich_help_panel=_PANEL)
+    int, typer.Option("--seed", help="The random seed. The same seed gives the same run.", rich_help_panel=_PANEL)
 ]
-Sale = Annotated[Catalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)]
-Pools = Annotated[
+CatalogOption = Annotated[
+    Catalog, typer.Option("--catalog", help="The catalog of instance types.", rich_help_panel=_PANEL)
+]
+NodePoolsOption = Annotated[
     str,
     typer.Option(
         "--filename",
         "-f",
         metavar="FILE",
-        help="Your own NodePools in place of the story's; - reads standard input.",
+        help="Use the NodePools of this file; - reads standard input.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
 ]
 
 
-Kept = Annotated[
+LedgerOption = Annotated[
     str,
     typer.Option(
-        "--ledger", metavar="FILE", help="Write every decision there, for dovetail history.", show_default=False
+        "--ledger", metavar="FILE", help="Record every decision in this file, for dovetail history.", show_default=False
     ),
 ]
 
@@ -89,8 +89,8 @@ Port = Annotated[
         min=0,
         max=65535,
         metavar="NUMBER",
-        help="Serve the page there, and go on after the story until Ctrl-C; 0 serves none.",
-        show_default="8088 with a live view, until the story ends",
+        help="The port of the dashboard, which then stays until Ctrl-C; 0 disables it.",
+        show_default="8088 with a live view, until the demo ends",
     ),
 ]
 
@@ -102,24 +102,24 @@ def demo(  # noqa: PLR0913 - one parameter an option
     plain: Plain = False,
     output: Form = Output.TEXT,
     seed: Seed = 0,
-    catalog: Sale = Catalog.REALISTIC,
-    filename: Pools = "",
-    ledger: Kept = "",
+    catalog: CatalogOption = Catalog.REALISTIC,
+    filename: NodePoolsOption = "",
+    ledger: LedgerOption = "",
     dashboard_port: Port = None,
 ) -> None:
-    """Watch a cluster live: deployments scale out and in, and nodes come.
+    """Watch the controllers on a simulated cluster: workloads scale, and nodes are launched and removed.
 
-    Two hours pass in about a minute. Traffic rises and falls, a burst and a
-    batch of Jobs come in, a spot machine is wanted back, somebody deletes a
-    node, a kernel deadlocks, a machine vanishes. The controllers are the real
+    Two hours of virtual time take about a minute. Deployments scale out and
+    in, Jobs start, a spot instance is reclaimed, a user deletes a node, a
+    kernel deadlocks, an instance disappears. The controllers are the real
     ones; the cluster is simulated in memory.
 
     [bold]Examples[/bold]
       dovetail demo                          two hours, in about a minute
-      dovetail demo --speed 30 --seed 7      slower, and another story
-      dovetail demo --for 24h --speed max    a day, as fast as it goes
+      dovetail demo --speed 30 --seed 7      slower, with another seed
+      dovetail demo --for 24h --speed max    a day, as fast as possible
       dovetail demo -f nodepool.yaml         with your own NodePools
-      dovetail demo --dashboard-port 8088    with a page that stays
+      dovetail demo --dashboard-port 8088    keep the dashboard until Ctrl-C
       dovetail demo --plain -o json          only the summary, for scripts
     """
     from dataclasses import replace
@@ -131,16 +131,16 @@ def demo(  # noqa: PLR0913 - one parameter an option
     console = make_console(markup=True)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
     _check_length(length)
-    asked = DemoOptions(
+    options = DemoOptions(
         scenario=demo_scenario(length, seed=seed, catalog=catalog.value, nodepools=_nodepools(filename)),
         speed=_speed(speed) if speed else (_DEFAULT_SPEED if live else None),
         ledger=ledger,
     )
-    with demo_page(asked, dashboard_port, live=live) as page:
-        asked = replace(asked, ledger=page.ledger, page=page.address)
+    with demo_page(options, dashboard_port, live=live) as page:
+        options = replace(options, ledger=page.ledger, page=page.address)
         with _on_terminal(console) if live else nullcontext() as draw:
             show = _printer(console) if output is Output.TEXT and not live else _silent
-            summary, took = _run(asked, draw, show, page.opened)
+            summary, took = _run(options, draw, show, page.opened)
         _print_summary(console, summary, output)
         echo(f"Took {took:.1f} s of real time.", err=True)
         page.stay()
@@ -182,7 +182,7 @@ def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
     for line in (*pools.faults, *pools.notes):
         echo(line, err=True)
     if pools.faults:
-        echo("Error: these NodePools cannot be used; dovetail validate tells more", err=True)
+        echo("Error: these NodePools are invalid; dovetail validate explains the faults", err=True)
         raise typer.Exit(2)
     return pools.documents
 
@@ -212,7 +212,7 @@ def _run(
 
 @contextmanager
 def _interruptible(pacer: "Pacer") -> Iterator[None]:
-    """Ctrl-C ends the story with its summary; a second one ends the command."""
+    """Ctrl-C ends the demo with its summary; a second Ctrl-C ends the command."""
 
     def stop(number: int, _frame: object) -> None:
         pacer.stop()

@@ -1,4 +1,4 @@
-"""The page of a story: served by a thread of its own while virtual time goes by, and after it if asked to stay."""
+"""The dashboard of the demo: a thread serves it while the demo runs and, with --dashboard-port, until Ctrl-C."""
 
 import asyncio
 import signal
@@ -23,31 +23,31 @@ _PAUSE_SECONDS = 5.0  # virtual
 
 @dataclass(frozen=True)
 class DemoPage:
-    """Where the page is; nothing of it, if the address is empty."""
+    """The dashboard of a demo; without an address it is not served."""
 
     ledger: str
     address: str = ""
     published_state: PublishedState | None = None
     stays: bool = False
-    showing: "list[asyncio.Task[None]]" = field(default_factory=list)  # a task nobody holds may vanish
+    publishing: "list[asyncio.Task[None]]" = field(default_factory=list)  # asyncio keeps only weak references
 
     def opened(self, stage: Stage) -> None:
-        """Show this stage from now on. On the loop of the story."""
+        """Publish this demo; called on its event loop."""
         if self.published_state is not None:
-            showing = keep_publishing(
+            publishing = keep_publishing(
                 self.published_state, stage.parts.manager.state, stage.look, _PAUSE_SECONDS, stays=True
             )
-            self.showing.append(asyncio.get_running_loop().create_task(showing, name="page"))
+            self.publishing.append(asyncio.get_running_loop().create_task(publishing, name="page"))
 
     def stay(self) -> None:
-        """Go on until Ctrl-C, if that was asked for."""
+        """Wait for Ctrl-C if the dashboard is to stay after the demo."""
         if not self.stays:
             return
-        echo(f"The page stays at {self.address} until Ctrl-C.", err=True)
+        echo(f"Dashboard: {self.address} (Ctrl-C to stop)", err=True)
         ended = threading.Event()
         before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
-            while not ended.wait(0.2):  # a wait without an end would not hear signals everywhere
+            while not ended.wait(0.2):  # an endless wait would block signals on some platforms
                 pass
         finally:
             for number, handler in before.items():
@@ -56,13 +56,13 @@ class DemoPage:
 
 @contextmanager
 def demo_page(options: DemoOptions, port: int | None, *, live: bool) -> Iterator[DemoPage]:
-    """Serve the page: always when it was asked for, and with a live view unless it was refused."""
+    """Serve the dashboard if a port is given, or with a live view unless the port is 0."""
     if port == 0 or (port is None and not live):
         yield DemoPage(options.ledger)
         return
     settings, published_state = Settings(), PublishedState()
-    with TemporaryDirectory(prefix="dovetail-demo-") as place:
-        ledger = options.ledger or str(Path(place) / "ledger.db")
+    with TemporaryDirectory(prefix="dovetail-demo-") as folder:
+        ledger = options.ledger or str(Path(folder) / "ledger.db")
         page = make_page(published_state, settings, Path(ledger), port or settings.dashboard_port)
         try:
             with page.served() as address:

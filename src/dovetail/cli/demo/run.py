@@ -1,10 +1,7 @@
-"""How fast virtual time goes by: waits in real time before each jump, and asks for a frame whenever one is due.
+"""Runs the demo: plays its scenario on an embedded world with the real controllers, paced to real time.
 
-The world never learns of it, so a run is the same at every speed. Asked to stop, it waits no more.
-
-What a run came to, as a value and in words. Virtual time only: real time differs from run to run.
-
-Runs the demo: plays its scenario on an embedded world with the real controllers, and shows every decision.
+`Pacer` waits before each jump of the virtual loop and requests frames of the live view. It does not affect the world,
+so a run is the same at every speed. `Summary` has the results, in virtual time only.
 """
 
 import asyncio
@@ -31,14 +28,14 @@ from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.assembly import Assembly
 from dovetail.wiring.embedded import embedded
-from dovetail.wiring.live import look
+from dovetail.wiring.live import snapshot_from_state
 
-_LONGEST_LAG = 0.5  # seconds behind before the world is no longer hurried to catch up
+_LONGEST_LAG = 0.5  # seconds; a run that is further behind does not catch up
 
 
 @dataclass(slots=True)
 class Pacer:
-    """The pace of one run. `draw` gets the virtual time to show; `clock` and `sleep` are those of the machine."""
+    """Paces one run. `draw` gets the virtual time to show; `clock` and `sleep` use real time."""
 
     speed: float | None
     clock: Callable[[], float]
@@ -51,11 +48,11 @@ class Pacer:
     _drawn_at: float = field(default=float("-inf"))
 
     def stop(self) -> None:
-        """Wait no more; tell the run at the next jump. Safe in a signal handler."""
+        """Stop waiting, and call `on_stop` at the next jump. Safe in a signal handler."""
         self._stopped = True
 
     def __call__(self, when: float) -> None:
-        """Time is about to jump to `when`."""
+        """Wait until it is time for a jump to `when`; called by the virtual loop."""
         if self._stopped:
             if self.on_stop is not None:
                 self.on_stop()
@@ -87,16 +84,16 @@ class Pacer:
 
 NEXT_STEPS = (
     ("dovetail validate FILE", "check your own NodePools; needs no cluster"),
-    ("dovetail demo -f FILE", "live through this story with them"),
-    ("dovetail plan", "say what would be taken from a cluster, and why not more"),
-    ("dovetail crds", "print the custom resources for a cluster"),
-    ("dovetail run", "run these same controllers on it"),
+    ("dovetail demo -f FILE", "run this demo with them"),
+    ("dovetail plan", "show which nodes of a cluster would be removed, and why not more"),
+    ("dovetail crds", "print the CustomResourceDefinitions for a cluster"),
+    ("dovetail run", "run these controllers on a cluster"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The end of a run."""
+    """The results of a run."""
 
     seed: int
     catalog: str
@@ -105,22 +102,22 @@ class Summary:
     meter: Meter
 
     @property
-    def lived(self) -> str:
-        """Virtual time, in whole seconds."""
+    def virtual_time(self) -> str:
+        """The virtual time in whole seconds."""
         return str(Duration.of(timedelta(seconds=int(self.seconds))))
 
     @property
     def spent(self) -> float:
-        """Dollars."""
+        """The total cost in dollars."""
         return self.meter.spent(self.seconds)
 
     @property
     def hourly(self) -> float:
-        """Dollars an hour, on average."""
+        """The average cost per hour in dollars."""
         return self.spent / (self.seconds / 3600) if self.seconds else 0.0
 
     def as_data(self) -> dict[str, Any]:
-        """For scripts."""
+        """Build the document for scripts."""
         meter = self.meter
         waits = {name: round(seconds, 3) for name, seconds in _waits(meter.waits)}
         return {
@@ -144,9 +141,12 @@ class Summary:
         }
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """For people: what, and how much."""
+        """Yield the rows of the text form: name and value."""
         meter = self.meter
-        yield "virtual time", f"{self.lived}{', then interrupted' if self.interrupted else ''} (seed {self.seed})"
+        yield (
+            "virtual time",
+            f"{self.virtual_time}{', then interrupted' if self.interrupted else ''} (seed {self.seed})",
+        )
         left = len(meter.running)
         yield (
             "nodes",
@@ -154,11 +154,11 @@ class Summary:
         )
         pending = f", {counted(len(meter.pending_since), 'pod')} still pending" if len(meter.pending_since) else ""
         yield "pods", f"{counted(len(meter.waits), 'pod')} started{pending}"
-        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _waits(meter.waits))
-        yield "pending time", told or "none"
+        waits = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _waits(meter.waits))
+        yield "pending time", waits or "none"
         yield (
             "cost",
-            f"${self.spent:.2f} in all, ${self.hourly:.2f}/h on average, ${meter.hourly:.2f}/h at the end",
+            f"${self.spent:.2f} in total, ${self.hourly:.2f}/h on average, ${meter.hourly:.2f}/h at the end",
         )
         yield "API calls", f"{meter.calls:,}"
 
@@ -172,23 +172,23 @@ def _waits(waits: Sequence[float]) -> Iterator[tuple[str, float]]:
 
 
 def _percentile(ordered: Sequence[float], percent: int) -> float:
-    """By nearest rank: a wait that some pod really had."""
+    """Return the percentile by nearest rank, which is the wait of an actual pod."""
     return ordered[-(-len(ordered) * percent // 100) - 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What was asked for."""
+    """The options of a demo."""
 
     scenario: Scenario
-    speed: float | None = None  # virtual seconds a second; None as fast as it goes
-    ledger: str = ""  # the file decisions are written to, if any
-    page: str = ""  # where the page is, if it is served
+    speed: float | None = None  # virtual seconds per real second; None for as fast as possible
+    ledger: str = ""  # file of the ledger, if any
+    page: str = ""  # address of the dashboard, if it is served
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Everything a view may read while the demo runs."""
+    """The parts of a running demo that views read."""
 
     options: DemoOptions
     world: World
@@ -202,7 +202,7 @@ class Stage:
 def run_demo(
     options: DemoOptions, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]
 ) -> Summary:
-    """Run the demo. `show` gets every line of the feed, `opened` the stage before the first of them."""
+    """Run the demo. `show` gets every entry of the feed; `opened` gets the stage before the first entry."""
     return run(_run(options, pacer, show, opened), pace=pacer)
 
 
@@ -221,9 +221,9 @@ async def _run(
         meter.watch(world, loop.time)
         player = Player(world, scenario, show=feed.play)
         player.prepare()
-        seen = partial(look, parts.manager.state, parts.supplier, world.clock)
-        opened(Stage(options, world, parts, feed, meter, player, seen))
-        with _listening(feed):
+        look = partial(snapshot_from_state, parts.manager.state, parts.supplier, world.clock)
+        opened(Stage(options, world, parts, feed, meter, player, look))
+        with _logging_to(feed):
             async with player.playing():
                 try:
                     async with asyncio.timeout(scenario.lasts.seconds):
@@ -236,7 +236,7 @@ async def _run(
 
 
 def snapshot_at(seconds: float, seed: int, catalog: str) -> Snapshot:
-    """What the controllers of the demo knew after so many seconds. The same arguments give the same snapshot."""
+    """Return the state of the demo cluster after some seconds. The same arguments give the same snapshot."""
     taken: list[Snapshot] = []
 
     def opened(stage: Stage) -> None:
@@ -245,15 +245,15 @@ def snapshot_at(seconds: float, seed: int, catalog: str) -> Snapshot:
 
         asyncio.get_running_loop().call_at(seconds, take)
 
-    # A moment longer than asked for, so that the end of the demo is not in the snapshot.
+    # One second longer, so that the end of the demo does not affect the snapshot.
     scenario = demo_scenario(f"{seconds + 1}s", seed=seed, catalog=catalog)
     run_demo(DemoOptions(scenario=scenario), Pacer(None, time.monotonic, time.sleep), lambda _: None, opened)
     return replace(taken[0], catalogs=dict.fromkeys(taken[0].nodepools, CATALOGS[catalog]()))
 
 
 @contextmanager
-def _listening(feed: Feed) -> Iterator[None]:
-    """The controllers' log goes to the feed, and nowhere else."""
+def _logging_to(feed: Feed) -> Iterator[None]:
+    """Send the log of the controllers to the feed only."""
     logger = logging.getLogger("dovetail")
     level, propagate = logger.level, logger.propagate
     logger.addHandler(feed)

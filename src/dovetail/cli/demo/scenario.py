@@ -1,9 +1,7 @@
-"""The scenario of the demo: a file of the package in the format that `dovetail simulate` reads.
+"""Loads the scenario of the demo from scenario.yaml, and replaces its NodePools with those of a user.
 
-NodePools of one's own for the story: read, checked as `dovetail validate` does, and fitted to the kwok provider.
-
-A pool that names a node class of another provider is given the story's own class, and so told. Documents that are
-neither NodePools nor kwok classes are left out, and so told.
+NodePools of a user are validated as by `dovetail validate`. A NodePool with a node class of another provider gets a
+KWOKNodeClass instead; documents of other kinds are left out. Both are reported as notes.
 """
 
 from dataclasses import dataclass
@@ -26,7 +24,7 @@ _REPLACED = ("NodePool", NODE_CLASS_KIND)
 def demo_scenario(
     length: str = "2h", *, seed: int = 0, catalog: str = "realistic", nodepools: tuple[Plain, ...] = ()
 ) -> Scenario:
-    """The shipped scenario, of another length, seed and catalog, or with other NodePools and their node classes."""
+    """Load the scenario with the given length, seed and catalog, and optionally other NodePools and node classes."""
     text = resources.files("dovetail.cli.demo").joinpath("scenario.yaml").read_text(encoding="utf-8")
     document = yaml.safe_load(text)
     if nodepools:
@@ -36,7 +34,7 @@ def demo_scenario(
 
 
 def _replace_nodepools(spec: Plain, nodepools: tuple[Plain, ...]) -> None:
-    """Events for nodes of one NodePool get one of the new NodePools: one that repairs its nodes, else any."""
+    """Replace the NodePools; events for a NodePool get one with a repair block, or all NodePools."""
     spec["objects"] = [*nodepools, *(each for each in spec["objects"] if each["kind"] not in _REPLACED)]
     repairing = [pool["metadata"]["name"] for pool in nodepools if (pool.get("spec") or {}).get("repair") is not None]
     for event in spec["events"]:
@@ -49,16 +47,16 @@ _CLASS_NAME = "demo"
 
 
 @dataclass(frozen=True, slots=True)
-class Pools:
-    """What goes into the cluster, what is wrong, and what was changed."""
+class NodePoolFile:
+    """The documents for the cluster, or the faults of the file; and notes about changes."""
 
     documents: tuple[Plain, ...] = ()
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def read_nodepools(text: str, source: str, delay: str = "35s") -> Pools:
-    """The pools of a text. `delay` is how long machines of a class that is not in the text take to register."""
+def read_nodepools(text: str, source: str, delay: str = "35s") -> NodePoolFile:
+    """Read NodePools. Node classes that are missing in the text get `delay` as registration delay."""
     faults: list[str] = []
     notes: list[str] = []
     pools: list[Plain] = []
@@ -74,14 +72,14 @@ def read_nodepools(text: str, source: str, delay: str = "35s") -> Pools:
         elif kind:
             notes.append(f"{source}:{document.line} {kind} {_name(plain)}: left out, only NodePools are used")
     if not pools and not faults:
-        faults.append(f"{source}: holds no NodePool")
+        faults.append(f"{source}: has no NodePool")
     if faults:
-        return Pools(faults=tuple(faults))
-    fitted = [_fitted(pool, notes) for pool in pools]
-    for pool in fitted:
+        return NodePoolFile(faults=tuple(faults))
+    converted = [_with_kwok_class(pool, notes) for pool in pools]
+    for pool in converted:
         name = pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         classes.setdefault(name, _node_class(name, delay))
-    return Pools((*classes.values(), *fitted), notes=tuple(notes))
+    return NodePoolFile((*classes.values(), *converted), notes=tuple(notes))
 
 
 def _faults(document: Document) -> list[str]:
@@ -89,17 +87,17 @@ def _faults(document: Document) -> list[str]:
     return [f"{document.source}:{document.line_of(fault.path)} {fault}" for fault in found]
 
 
-def _fitted(pool: Plain, notes: list[str]) -> Plain:
+def _with_kwok_class(pool: Plain, notes: list[str]) -> Plain:
     template = pool["spec"]["template"]
     ref = template["spec"]["nodeClassRef"]
     group = ref.get("group") or str(ref.get("apiVersion", "")).partition("/")[0]
     if group == GROUP and ref.get("kind") == NODE_CLASS_KIND:
         return pool
-    notes.append(f"NodePool {_name(pool)}: {ref.get('kind')} {ref.get('name')} is played by a {NODE_CLASS_KIND}")
+    notes.append(f"NodePool {_name(pool)}: {ref.get('kind')} {ref.get('name')} is replaced by a {NODE_CLASS_KIND}")
     # v1 names the group; v1beta1 the apiVersion
     own = {"group": GROUP} if "group" in ref else {"apiVersion": f"{GROUP}/v1alpha1"}
-    played = {**template["spec"], "nodeClassRef": {**own, "kind": NODE_CLASS_KIND, "name": _CLASS_NAME}}
-    return {**pool, "spec": {**pool["spec"], "template": {**template, "spec": played}}}
+    spec = {**template["spec"], "nodeClassRef": {**own, "kind": NODE_CLASS_KIND, "name": _CLASS_NAME}}
+    return {**pool, "spec": {**pool["spec"], "template": {**template, "spec": spec}}}
 
 
 def _node_class(name: str, delay: str) -> Plain:

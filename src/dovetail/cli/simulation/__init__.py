@@ -1,1 +1,1 @@
-"""Lives through scenarios, once or many times, and tells what came of it."""
+"""Runs scenarios on virtual time, once or in many variants, and reports the results."""

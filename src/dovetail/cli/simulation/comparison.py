@@ -1,6 +1,7 @@
-"""Variants side by side: the figures people choose by, averaged over seeds, and how each differs from the first.
+"""Compares simulation variants: figures averaged over seeds, and their differences from the first variant.
 
-Variants of a simulation side by side, with the differences from the first: lines, or columns where it is narrow.
+`compare` groups the reports by variant into `Row` values. The text form has one line per variant, or one column per
+variant if the terminal is too narrow. The HTML report uses the same rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,16 +24,16 @@ FIGURES: tuple[tuple[str, str, Take], ...] = (
     ("overLowerBound", "over floor %", lambda report: _percent(report["cost"]["overLowerBound"])),
     ("evictions", "evictions", lambda report: report["evictions"]),
     ("disruptions", "nodes disrupted", lambda report: sum(report["disruptions"].values())),
-    ("nodesBorn", "nodes born", lambda report: report["nodes"]["born"]),
+    ("nodesBorn", "nodes launched", lambda report: report["nodes"]["born"]),
     ("mostNodes", "most nodes", lambda report: report["nodes"]["most"]),
     ("pendingPodHours", "pod hours pending", lambda report: report["pending"]["podHours"]),
-    ("p95Seconds", "p95 wait s", lambda report: report["pending"]["p95Seconds"]),
+    ("p95Seconds", "p95 pending s", lambda report: report["pending"]["p95Seconds"]),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One variant: figures by name, and by how much they differ from the first variant's."""
+    """One variant: its figures by name, and their differences from those of the first variant."""
 
     name: str
     seeds: tuple[int, ...]
@@ -40,13 +41,11 @@ class Row:
     differences: Mapping[str, float | None]
     disruptions: Mapping[str, float]
     disruption_differences: Mapping[str, float]
-    spread: Mapping[str, float] = field(
-        default_factory=dict
-    )  # between seeds: how far a figure is from its mean at most
+    spread: Mapping[str, float] = field(default_factory=dict)  # largest distance of a seed from the mean
 
 
 def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]:
-    """A row for each variant, in the order they were asked for."""
+    """Build a row for each variant, in the order of the variants."""
     grouped: dict[str, list[tuple[int, Report]]] = {}
     for variant, report in zip(variants, reports, strict=True):
         grouped.setdefault(variant.name, []).append((variant.seed, report))
@@ -80,7 +79,7 @@ def _by_reason(reports: Sequence[Report]) -> dict[str, float]:
 
 
 def differing(value: float, difference: float | None, *, first: bool, spread: float = 0.0) -> tuple[str, str]:
-    """A figure with its spread between seeds and, where there is one worth telling, its difference from the first."""
+    """Format a figure with its spread between seeds, and its difference from the first variant if there is one."""
     shown = f"{value:,.2f}".removesuffix(".00")
     if round(spread, 2):
         shown += f" ±{spread:,.2f}".removesuffix(".00")
@@ -90,14 +89,14 @@ def differing(value: float, difference: float | None, *, first: bool, spread: fl
 
 
 def legend(rows: Sequence[Row]) -> str:
-    """How to read what is compared."""
+    """Explain averages and differences."""
     seeds = len(rows[0].seeds)
-    chance = ", ± is how far a single seed is from that at most" if seeds > 1 else ""
+    chance = "; ± is the largest distance of a seed from the average" if seeds > 1 else ""
     return f"Averaged over {seeds} seed{'s' * (seeds > 1)}{chance}; differences are from the first variant"
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Each setting by the last step of its path, unless two that differ would be called the same."""
+    """Shorten each setting to the last step of its path, unless two different paths end with the same step."""
     paths = {setting.partition("=")[0] for name in names for setting in name.split(", ") if "=" in setting}
     ends = [path.rpartition(".")[2] for path in paths]
     short = {path: end for path in paths if ends.count(end := path.rpartition(".")[2]) == 1}
@@ -110,7 +109,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def as_document(rows: Sequence[Row], variants: Sequence[Variant], reports: Sequence[Report]) -> dict[str, Any]:
-    """For JSON and YAML: every variant, and every run under the name of its variant."""
+    """Build the document: every variant, and every run with the name of its variant."""
     runs = [{"variant": variant.name, **report} for variant, report in zip(variants, reports, strict=True)]
     return {"variants": [_figures(row) for row in rows], "runs": runs}
 
@@ -143,12 +142,12 @@ def _percent(share: float | None) -> float | None:
     return None if share is None else round(100 * share, 2)
 
 
-_NO_EDGE = 4000
-_HEADING, _COLUMN = 20, 24
+_NO_EDGE = 4000  # wide enough for any table
+_HEADING, _COLUMN = 20, 24  # widths in the narrow form
 
 
 def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
-    """All variants, in the form asked for."""
+    """Print the comparison in an output format."""
     print_document(document, output, lambda console: _comparison(console, rows))
 
 
@@ -177,7 +176,7 @@ def _lines(rows: Sequence[Row], names: Sequence[str]) -> Table:
 
 
 def _columns(some: Sequence[tuple[int, Row]], rows: Sequence[Row]) -> Table:
-    """A column for each variant, by its number."""
+    """Build a table with a column for each variant, headed by its number."""
     table = plain_table("VARIANT", *(str(number) for number, _ in some))
     for figure, title, _ in FIGURES:
         table.add_row(title, *(_cell(row, figure, first=row is rows[0]) for _, row in some))
@@ -200,7 +199,7 @@ def _cell(row: Row, figure: str, *, first: bool) -> Text:
 
 
 def _marked(shown: str, mark: str, *, lower: bool) -> Text:
-    """Green where lower is better and it is, red where it is not; where neither is better, just told."""
+    """Color a difference: green for better, red for worse, cyan for figures that are neither."""
     style = ("green" if mark.startswith("(-") else "red") if lower else "cyan"
     return Text.assemble(shown, (f" {mark}", style) if mark else "")
 
@@ -211,5 +210,5 @@ def _reason(row: Row, reason: str, *, first: bool) -> Text:
 
 
 def _reasons(row: Row, *, first: bool) -> Text:
-    told = [Text.assemble(_reason(row, reason, first=first), f" {reason}") for reason in row.disruption_differences]
-    return Text(", ").join(told) if told else Text("-")
+    counts = [Text.assemble(_reason(row, reason, first=first), f" {reason}") for reason in row.disruption_differences]
+    return Text(", ").join(counts) if counts else Text("-")

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: figures, plots and comparison, light and dark, no script."""
+"""Writes simulation reports as one self-contained HTML file: comparison, plots (inline SVG) and tables, no scripts."""
 
 import html
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
 STEPS = (1 / 60, 1 / 12, 1 / 6, 1 / 4, 1 / 2, 1, 2, 3, 6, 12, 24, 48, 120, 240, 720, 2400)  # hours between ticks
 MOST_TICKS = 9
-OPEN = 3  # more variants than these are folded away, each under its name
+OPEN = 3  # with more variants than this, each is in a closed <details> element
 STYLE = """
 :root{color-scheme:light dark;background:#fff;color:#18181b;--line:#d4d4d8;--dim:#52525b}
 :root{--a:#1d4ed8;--b:#b45309;--c:#15803d;--d:#7e22ce;--e:#b91c1c;--f:#0e7490}
@@ -35,23 +35,23 @@ def write_html(path: Path, variants: Sequence[Variant], reports: Sequence[Report
 
 
 def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[Row]) -> str:
-    """The whole page."""
+    """Build the page."""
     first = reports[0]
     title = html.escape(f"{first['scenario']}: {length(first['simulatedSeconds'])} from {first['start']}")
     parts = [f"<h1>{title}</h1>"]
     shown: dict[str, Report] = {}
     for variant, report in zip(variants, reports, strict=True):
-        shown.setdefault(variant.name, report)  # one seed of each is enough to look at
+        shown.setdefault(variant.name, report)  # the first seed stands for the variant
     names = short_names([*shown])
     if rows:
         parts.append(_comparison(rows, names))
-        parts.extend(_together(names, [*shown.values()]))
+        parts.extend(_joint_plots(names, [*shown.values()]))
     for name, report in zip(names, shown.values(), strict=True):
         folded = len(shown) > OPEN
-        called = html.escape(name if len(shown) > 1 or name != BASELINE else "As written")
-        head = f"<summary>{called}</summary>" if folded else f"<h2>{called}</h2>"
-        told = f"{head}\n{_run(report)}"
-        parts.append(f"<details>{told}</details>" if folded else told)
+        heading = html.escape(name if len(shown) > 1 or name != BASELINE else "As written")
+        head = f"<summary>{heading}</summary>" if folded else f"<h2>{heading}</h2>"
+        section = f"{head}\n{_run(report)}"
+        parts.append(f"<details>{section}</details>" if folded else section)
     body = "\n".join(parts)
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
@@ -62,8 +62,8 @@ def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[
     )
 
 
-def _together(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
-    """What the first variants cost over time, in one plot each for money and nodes."""
+def _joint_plots(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
+    """Plot cost and nodes of the first variants over time, one plot for each."""
     some = [*zip(names, reports, strict=True)][: len(COLOURS)]
     hours = [each["hour"] for each in reports[0]["samples"]]
     for title, key in (("Dollars an hour", "cost"), ("Most nodes at once", "nodes")):
@@ -74,17 +74,17 @@ def _together(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
 def _run(report: Report) -> str:
     cost, pending = report["cost"], report["pending"]
     floor = "not known" if cost["lowerBound"] is None else dollars(cost["lowerBound"])
-    over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} over the floor)"
-    told = (
-        f"<p>Cost {dollars(cost['total'])}{over}, floor {floor}; {report['evictions']:,} evictions; "
-        f"{report['nodes']['born']} nodes born, {report['nodes']['gone']} gone; pods waited "
+    over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} above the lower bound)"
+    summary = (
+        f"<p>Cost {dollars(cost['total'])}{over}, lower bound {floor}; {report['evictions']:,} evictions; "
+        f"{report['nodes']['born']} nodes launched, {report['nodes']['gone']} removed; pods were pending "
         f"{pending['meanSeconds']:g} s on average, p95 {pending['p95Seconds']:g} s. Seed {report['seed']}.</p>"
     )
     samples = report["samples"]
     hours = [each["hour"] for each in samples]
     return "\n".join(
         [
-            told,
+            summary,
             plot("Dollars an hour", hours, {"cost": _series(samples, "cost"), "floor": _series(samples, "lowerBound")}),
             plot("Most nodes at once", hours, {"nodes": _series(samples, "nodes")}),
             plot(
@@ -102,7 +102,7 @@ def _series(samples: Sequence[dict[str, Any]], key: str) -> list[float]:
 
 
 def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> str:
-    """Lines over time as a picture, with a text for those who cannot see it."""
+    """Draw lines over time as SVG, with a text alternative."""
     top = max((max(values, default=0) for values in lines.values()), default=0) or 1.0
     end = max(hours, default=1) or 1.0
     width, height = WIDTH - LEFT, HEIGHT - BOTTOM
@@ -135,7 +135,7 @@ def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> s
 
 
 def _ticks(end: float) -> Iterator[tuple[float, str]]:
-    """Some round instants of the story, in hours and in the unit that suits its length."""
+    """Yield the ticks of the time axis: hours, and a label in minutes, hours or days."""
     step = next((each for each in STEPS if end / each <= MOST_TICKS), STEPS[-1])
     for number in range(int(end / step) + 1):
         hours = number * step
@@ -144,13 +144,13 @@ def _ticks(end: float) -> Iterator[tuple[float, str]]:
 
 
 def _day_table(report: Report) -> str:
-    heads = ("Day", "Cost $", "Floor $", "Evictions", "Born", "Gone", "Pending pod h")
+    heads = ("Day", "Cost $", "Floor $", "Evictions", "Launched", "Removed", "Pending pod h")
     keys = ("day", "cost", "lowerBound", "evictions", "nodesBorn", "nodesGone", "pendingPodHours")
     return _table("By day", heads, [[each[key] for key in keys] for each in report["days"]])
 
 
 def _pool_table(report: Report) -> str:
-    figures = ("Cost $", "Born", "Gone", "Most", "Evictions", "Pending pod h", "Leaving")
+    figures = ("Cost $", "Launched", "Removed", "Most", "Evictions", "Pending pod h", "Leaving")
     heads = ("NodePool", *figures, "Budget used", "Disrupted")
     rows = [
         [
@@ -188,7 +188,7 @@ def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
 
 
 class _Marked(str):
-    """A cell that is markup already."""
+    """A cell that is HTML and must not be escaped."""
 
     __slots__ = ()
 
@@ -198,17 +198,17 @@ def _figure(row: Row, figure: str, *, first: bool) -> str:
     if value is None:
         return "-"
     shown = differing(value, row.differences[figure], first=first, spread=row.spread.get(figure, 0.0))
-    return _marked(*shown, lower=figure in BETTER_LOW)
+    return _colored(*shown, lower=figure in BETTER_LOW)
 
 
 def _reasons(row: Row, reasons: Sequence[str], base: Row) -> Iterator[str]:
     for reason in reasons:
         difference = row.disruption_differences.get(reason)
-        yield _marked(*differing(row.disruptions.get(reason, 0.0), difference, first=row is base), lower=True)
+        yield _colored(*differing(row.disruptions.get(reason, 0.0), difference, first=row is base), lower=True)
 
 
-def _marked(shown: str, mark: str, *, lower: bool) -> _Marked:
-    """Green where lower is better and it is, red where it is not."""
+def _colored(shown: str, mark: str, *, lower: bool) -> _Marked:
+    """Color a difference: green for better, red for worse."""
     colour = ("less" if mark.startswith("(-") else "more") if lower else "dim"
     return _Marked(f'{shown} <span class="{colour}">{mark}</span>' if mark else shown)
 

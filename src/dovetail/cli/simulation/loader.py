@@ -1,21 +1,23 @@
-"""From what was typed to what is run: the scenario's file, the files it names, and the variants that were asked for."""
+"""Loads a scenario with the files it refers to, and turns the options of `dovetail simulate` into variants.
 
+Manifests of `spec.files` and the NodePools of `spec.snapshot` become objects of the scenario, so that `--set` can
+change them. Every fault in the files and the options is collected before `ScenarioInvalid` is raised.
+"""
+
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dovetail.cli.safe_output import echo
-from dovetail.cli.simulation.scenario_validation import examined
+from dovetail.cli.simulation.scenario_validation import validate_scenario
 from dovetail.cli.simulation.variants import (
     Setting,
     Variant,
-    alone,
-    compared,
+    apply_settings,
     read_setting,
     read_sweep,
-    settled,
-    swept,
     variants_of,
 )
 from dovetail.manifest.codec import to_plain
@@ -34,12 +36,12 @@ MOST_SEEDS = 10_000
 
 
 def load(source: Path) -> tuple[dict[str, Any], str, Path]:
-    """The document of a scenario, its name, and the folder that its file names start from."""
+    """Load a scenario; returns its document, its name and the folder that its file names are relative to."""
     text = _text(source, "", source)
     documents = list(read_documents(text, str(source)))
     faults = [fault for each in documents for fault in each.faults]
     if not faults and len(documents) != 1:
-        faults = [Fault("", f"one scenario was expected, found {len(documents)} documents")]
+        faults = [Fault("", f"expected one scenario, found {len(documents)} documents")]
     if faults:
         raise ScenarioInvalid(faults)
     folder = Path() if str(source) == "-" else source.parent
@@ -49,16 +51,16 @@ def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     for warning in rename_deprecated(content):
         echo(f"Warning: {source}: {warning}", err=True)
     if isinstance(content.get("spec"), dict):
-        faults = [*_include(content["spec"], folder), *_begin_with(content["spec"], folder)]
+        faults = [*_include_files(content["spec"], folder), *_include_snapshot(content["spec"], folder)]
     if faults:
         trace = content["spec"].get("trace")
-        more = faults_in(partial(examined, content, source.stem)), faults_in(partial(_trace, trace, folder))
+        more = faults_in(partial(validate_scenario, content, source.stem)), faults_in(partial(_trace, trace, folder))
         raise ScenarioInvalid([*more[0], *faults, *more[1]])
     return content, source.stem, folder
 
 
 def faults_in(read: Callable[[], object]) -> tuple[Fault, ...]:
-    """What reading something finds wrong."""
+    """Return the faults that a function raises as `ScenarioInvalid`."""
     try:
         read()
     except ScenarioInvalid as error:
@@ -66,8 +68,8 @@ def faults_in(read: Callable[[], object]) -> tuple[Fault, ...]:
     return ()
 
 
-def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
-    """Put the manifests of `files` among the objects; what cannot be read is told."""
+def _include_files(spec: dict[str, Any], folder: Path) -> list[Fault]:
+    """Add the manifests of `spec.files` to `spec.objects`; returns the faults."""
     if "files" not in spec:
         return []
     objects, files = spec.get("objects") or [], spec.pop("files") or []
@@ -88,18 +90,18 @@ def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
 
 
 def _text(file: Path, path: str, name: object) -> str:
-    """What a file says; `ScenarioInvalid` names the field that names it."""
+    """Read a file; `ScenarioInvalid` names the field that refers to it."""
     try:
         return read_text(file)
     except InputUnreadable as error:
         remedy = error.remedy
         if path and remedy == "check the path":
-            remedy = "files are named from the scenario's own place"
+            remedy = "file names are relative to the folder of the scenario"
         raise ScenarioInvalid([Fault(path, f"{str(name)!r} {error.problem}", remedy=remedy)]) from error
 
 
-def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
-    """A story that starts from a snapshot starts when that was taken; its NodePools can be set like any other."""
+def _include_snapshot(spec: dict[str, Any], folder: Path) -> list[Fault]:
+    """Start the scenario at the time of `spec.snapshot` and add its NodePools to the objects; returns the faults."""
     if not spec.get("snapshot"):
         return []
     source = folder / str(spec["snapshot"])
@@ -122,7 +124,7 @@ def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
     return []
 
 
-def ask(  # noqa: PLR0913 - what was asked for
+def plan_runs(  # noqa: PLR0913 - one parameter per option
     document: dict[str, Any],
     name: str,
     folder: Path,
@@ -133,49 +135,48 @@ def ask(  # noqa: PLR0913 - what was asked for
     lasts: str | None,
     compare: bool,
 ) -> tuple[list[Variant], tuple[Arrival, ...]]:
-    """The variants to run and the trace they share; ValueError or `ScenarioInvalid` where something is wrong."""
+    """Build the variants to run and the trace they share; ValueError or `ScenarioInvalid` for invalid options."""
     if sweeps and compare:
-        raise ValueError(
-            "--compare lays single settings side by side, --sweep every combination; leave one of them out"
-        )
+        raise ValueError("--compare and --sweep cannot be combined; use one of them")
     if compare and not sets:
-        raise ValueError("--compare needs at least one --set to compare with")
+        raise ValueError("--compare requires at least one --set")
     if compare and len(set(sets)) < len(sets):
-        raise ValueError("--compare has a --set twice; leave one of the two out")
+        raise ValueError("--compare has the same --set twice; remove one")
     if not isinstance(document.get("spec"), dict | None):
-        examined(document, name)
+        validate_scenario(document, name)
     if lasts is not None:
         document["spec"] = {**(document.get("spec") or {}), "for": lasts}
-    chosen = _seeds(seeds, document)
+    numbers = _seeds(seeds, document)
     faults = [fault for text in sets for fault in faults_in(partial(read_setting, text))]
     faults += [fault for text in sweeps for fault in faults_in(partial(read_sweep, text))]
     if not faults:
-        which = _chosen(sets, sweeps, compare=compare)
+        choices = _settings_by_variant(sets, sweeps, compare=compare)
         document = _base(document, sets, faults) if sweeps else document
-        faults += faults_in(lambda: variants_of(document, name, which, chosen[:1]))
+        faults += faults_in(lambda: variants_of(document, name, choices, numbers[:1]))
     if faults:
         raise ScenarioInvalid([*faults, *faults_in(lambda: _trace((document.get("spec") or {}).get("trace"), folder))])
-    variants = variants_of(document, name, which, chosen)
+    variants = variants_of(document, name, choices, numbers)
     traces = {variant.scenario.trace for variant in variants}
     if len(traces) > 1:
-        raise ValueError("runs that are compared follow one trace; compare traces by two scenarios")
+        raise ValueError("all variants must use the same trace; use two scenarios to compare traces")
     return variants, _trace(traces.pop(), folder)
 
 
 def _base(document: dict[str, Any], sets: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
-    """What a sweep starts from: the scenario with what is set in every run."""
+    """Apply the settings that hold in every run of a sweep; adds their faults to `faults`."""
     try:
-        return settled(document, map(read_setting, sets))
+        return apply_settings(document, map(read_setting, sets))
     except ScenarioInvalid as error:
         faults.extend(error.faults)
         return document
 
 
-def _chosen(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> list[Sequence[Setting]]:
+def _settings_by_variant(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> list[Sequence[Setting]]:
+    """Return the settings of each variant: every combination of a sweep, or each setting alone, or all together."""
     if sweeps:
-        return swept([read_sweep(each) for each in sweeps])
+        return [*itertools.product(*(read_sweep(each) for each in sweeps))]
     settings = [read_setting(each) for each in sets]
-    return compared(settings) if compare else alone(settings)
+    return [(), *((each,) for each in settings)] if compare else [settings]
 
 
 def _trace(name: object, folder: Path) -> tuple[Arrival, ...]:
@@ -193,7 +194,7 @@ def _seeds(text: str, document: dict[str, Any]) -> list[int]:
     except ValueError as error:
         raise ValueError(f"--seeds must be a number of seeds or a list such as 1,2,3; got {text!r}") from error
     if len(set(numbers)) < len(numbers):
-        raise ValueError(f"--seeds names a seed twice, and it would count twice; got {text!r}")
+        raise ValueError(f"--seeds has the same seed twice; got {text!r}")
     if "," in text:
         return numbers
     if not 0 < numbers[0] <= MOST_SEEDS:

@@ -1,4 +1,7 @@
-"""What came of a run, as figures: cost against its floor, evictions, nodes born and gone, budgets, pods waiting."""
+"""Builds the report of a simulation run from the meter: cost and its lower bound, nodes, evictions, pending times.
+
+The report is plain data, ready for JSON, and depends on virtual time only: equal runs have equal reports.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +13,12 @@ from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.meter import DAY, HOUR, Meter, PoolFigures
 
 Report = dict[str, Any]
-MOST_MOMENTS = 20_000
+MOST_MOMENTS = 20_000  # entries of the timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster since the sample before: money an hour on average, the rest as the most there were at once."""
+    """The time since the previous sample: average dollars per hour, and the maxima of nodes, pods and pending pods."""
 
     at: float
     cost: float
@@ -28,7 +31,7 @@ class Sample:
 def report_of(
     scenario: Scenario, meter: Meter, samples: Sequence[Sample], missed: Sequence[str], pools: Iterable[NodePool]
 ) -> Report:
-    """Everything a reader wants to know, ready for JSON; `pools` as they are at the end."""
+    """Build the report; `pools` are the NodePools at the end of the run."""
     budgets = {pool.name: [_written(each) for each in pool.budget_specs] for pool in pools}
     days = -int(-scenario.lasts.seconds // DAY)
     floor = _floor_by_day(samples, days)
@@ -85,7 +88,7 @@ def report_of(
 
 def _cut(moments: int) -> Iterable[str]:
     if moments > MOST_MOMENTS:
-        yield f"the timeline ends after {MOST_MOMENTS:,} of {moments:,} moments; the figures count all"
+        yield f"the timeline ends after {MOST_MOMENTS:,} of {moments:,} entries; all other figures are complete"
 
 
 def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any
 
 
 def _written(budget: BudgetSpec) -> str:
-    """A budget in a few words."""
+    """Describe a budget in a few words."""
     whom = ", ".join(budget.reasons or ()) or budget.action or ""
     when = f"at {budget.schedule} for {budget.duration}" if budget.schedule else ""
     return " ".join(each for each in (str(budget.nodes), whom, when) if each)
@@ -139,7 +142,7 @@ def _quantile(waits: Sequence[float], share: float) -> float:
 
 
 def _floor_by_day(samples: Sequence[Sample], days: int) -> list[float] | None:
-    """Dollars a day at the floor: each sample stands for the time since the one before."""
+    """Sum the lower bound by day, in dollars; each sample covers the time since the previous one."""
     if any(sample.bound is None for sample in samples):
         return None
     floor, before = [0.0] * days, 0.0
@@ -150,7 +153,7 @@ def _floor_by_day(samples: Sequence[Sample], days: int) -> list[float] | None:
 
 
 def length(seconds: float) -> str:
-    """A length of time as people say it."""
+    """Format a duration in the largest suitable unit."""
     for unit, name in ((DAY, "day"), (HOUR, "hour"), (60.0, "minute"), (1.0, "second")):
         if seconds >= unit and (seconds % unit == 0 or seconds >= 3 * unit):
             number = f"{seconds / unit:,.4g}"
@@ -159,12 +162,12 @@ def length(seconds: float) -> str:
 
 
 def dollars(amount: float) -> str:
-    """Money as people read it; what is next to nothing still has its figures."""
+    """Format dollars; amounts below 10 cents with four decimals."""
     return f"${amount:,.4f}" if 0 < abs(amount) < 0.1 else f"${amount:,.2f}"
 
 
 def budget_use(budgets: Mapping[str, Any]) -> str:
-    """How many nodes that budgets count were away at once, of how many, and what was allowed."""
+    """Format the peak of disrupted nodes that budgets count, of how many nodes, and the budgets."""
     allowed = "; ".join(budgets["written"]) or "no limit"
     return f"{budgets['mostUsed']} of {budgets['ofNodes']} ({allowed})" if budgets["mostUsed"] else f"0 ({allowed})"
 

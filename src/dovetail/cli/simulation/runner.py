@@ -1,14 +1,12 @@
-"""One run of a scenario: the real controllers on an embedded world on virtual time, measured from start to end.
+"""Runs scenarios: one in this process, or many in parallel on local cores or on a Dask cluster.
 
-A run is a function of its scenario and nothing else: the same scenario and seed give the same report, in this process,
-in another, or on another machine. How long it took is told beside the report, never in it.
+A run plays a scenario on an embedded world with the real controllers on virtual time, and samples the meter up to
+once an hour. The report depends only on scenario and seed, not on where or how fast it runs; the real time is
+returned beside it in `RunOutcome`.
 
-What the pods of a story could not have cost less than, from look to look.
-
-Pods may be on whatever can be bought at the time, and on whatever runs although it can be bought no more: a NodePool
-that allowed it has changed or is gone, it is sold out, or it came with a snapshot. So no story is below its floor.
-
-Many runs at once: on the cores of this machine, or on a Dask cluster. Where a run happens changes nothing in it.
+Every sample has a lower bound of the cost: the cheapest way to run the same pods on any offering. Offerings include
+those of running instances that are no longer for sale (the NodePool changed, the type is sold out, or the node came
+with a snapshot), so that the cost of a run is never below the bound.
 """
 
 import asyncio
@@ -54,17 +52,17 @@ from dovetail.wiring.embedded import Embedded, embedded
 
 
 class SimulationFloor:
-    """The floor of what pods can cost, looked up with the pools and prices of the moment."""
+    """Computes the lower bound of the cost of pods, with the current NodePools and prices."""
 
     def __init__(self, state: Any, provider: CloudProvider) -> None:
         self._state = state
         self._provider = provider
 
-    async def of(self, pods: Sequence[tuple[Pod, float]], machines: Iterable[BilledInstance]) -> float | None:
-        """Dollars an hour for pods that were there for a share of the time, as were these machines."""
+    async def of(self, pods: Sequence[tuple[Pod, float]], instances: Iterable[BilledInstance]) -> float | None:
+        """Return dollars per hour for pods, each with the fraction of the time that it ran; None if unknown."""
         pools = {key.name: pool for key, pool in sorted(self._state.nodepools.items.items())}
         catalogs = {name: await self._provider.instance_types(pool) for name, pool in pools.items()}
-        kinds = {(each.pool, kind_of(each)): each for each in machines}  # many machines, few kinds
+        kinds = {(each.pool, kind_of(each)): each for each in instances}  # many instances, few kinds
         past = [each for each in kinds.values() if not is_sold(each, pools, catalogs)]
         try:
             return Floor(*with_past(pools, catalogs, past)).on_average(pods)
@@ -73,48 +71,48 @@ class SimulationFloor:
 
 
 _UNHEARD = logging.NullHandler()
-"""What the controllers log in a story is no news to who runs it."""
+"""Drops the log of the simulated controllers."""
 
 Progress = Callable[[float], None]
-"""Called now and then with the virtual seconds lived through."""
+"""Called after each sample with the virtual seconds that have passed."""
 
 DAY = 86_400.0
 NO_WATCH_FAILS = timedelta(days=1)
-"""A bookmark a minute for each of a dozen quiet watches would cost more than the rest of a quiet night."""
+"""Staleness is disabled, because simulations send bookmarks rarely to save time."""
 SAMPLES = 60
 STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
-"""How far apart two looks at the cluster are: the longest of which a story has so many."""
+"""Possible seconds between samples; a run uses the longest that gives at least SAMPLES samples."""
 OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
 COLLECTIONS_BETWEEN_OLDER = (4, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What came of a run, and how long it took."""
+    """The report of a run and the real time it took."""
 
     report: Report
     real_seconds: float
 
 
 class SimulationFailed(Exception):
-    """The story asks for something that the cluster refuses."""
+    """The run cannot continue, for example because the API server refuses an object of the scenario."""
 
 
 def settings_of(scenario: Scenario) -> Settings:
-    """How the controllers run in a scenario; ValueError with every fault of what it says."""
+    """Read the settings of a scenario; ValueError lists all faults."""
     given = {"catalog": scenario.catalog, "disruption": "on", **scenario.settings}
     if scenario.snapshot:
         given.setdefault("instance_types_file_path", scenario.snapshot)
     return read_settings(given)
 
 
-def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> RunOutcome:
-    """Live through a scenario and report."""
+def run_scenario(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> RunOutcome:
+    """Run a scenario in this process."""
     began = time.perf_counter()
     logging.getLogger("dovetail").addHandler(_UNHEARD)
-    with rarely_collecting():
+    with infrequent_gc():
         try:
-            report = run(_interruptible(_live(scenario, trace, progress or (lambda _: None))))
+            report = run(_interruptible(_run_scenario(scenario, trace, progress or (lambda _: None))))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except InstanceTypesInvalid as error:
@@ -123,11 +121,11 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
 
 
 @contextmanager
-def rarely_collecting() -> Iterator[None]:
-    """Look for garbage in cycles as rarely as memory allows while inside.
+def infrequent_gc() -> Iterator[None]:
+    """Make collections of cyclic garbage rare inside the context.
 
-    A world is large, lives to the end of its run and hardly makes cycles, so every collection is in vain. What a run
-    leaves behind is frozen at its end and collected before the next run begins, or goes with the process.
+    A world is large, lives until the end of its run and creates few cycles, so collections find nothing. The objects of
+    a run are frozen at its end, and collected before the next run in the same process.
     """
     if gc.get_freeze_count():
         gc.unfreeze()
@@ -141,12 +139,12 @@ def rarely_collecting() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
-    """Ctrl-C ends the story in order; a second one ends it at once."""
+async def _interruptible(running: Coroutine[Any, Any, Report]) -> Report:
+    """Cancel the run on Ctrl-C; a second Ctrl-C has its usual effect."""
     mine, usual = asyncio.current_task(), signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or usual == signal.SIG_IGN:
-        return await living  # it is for somebody else
-    assert mine is not None, "asked for by a loop"
+        return await running  # another handler is responsible for the signal
+    assert mine is not None, "runs in a task"
 
     def stop(*_: object) -> None:
         signal.signal(signal.SIGINT, usual)
@@ -154,13 +152,13 @@ async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
 
     signal.signal(signal.SIGINT, stop)
     try:
-        return await living
+        return await running
     finally:
         signal.signal(signal.SIGINT, usual)
 
 
-async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
-    # Nobody times leases here. Rare beats shift calls by milliseconds: quiet watches hear no bookmark and reopen later.
+async def _run_scenario(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
+    # Node leases are not checked here, so heartbeats are rare; so are bookmarks and the end of watches.
     kubelet = replace(KubeletTiming(), heartbeat=DAY)
     options = WorldOptions(
         seed=scenario.seed,
@@ -168,7 +166,7 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         keeps_log=False,
         history_limit=2_000,  # watches are never far behind
         kubelet=kubelet,
-        bookmark_every=1800.0,  # nor has watches that end for the sake of it
+        bookmark_every=1800.0,
         watch_lifetime=(3600.0, 7200.0),
     )
     settings = replace(settings_of(scenario), watch_stale_after=NO_WATCH_FAILS)
@@ -196,18 +194,18 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
 def _innermost(error: Exception) -> str:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    return f"the story could not be played on: {error}"
+    return f"the scenario could not continue: {error}"
 
 
 async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[GeneratedNode, ...]:
-    assert scenario.generate is not None, "asked only of scenarios that start from a generated cluster"
+    assert scenario.generate is not None, "called only for scenarios that start from a generated cluster"
     pools = cluster.world.values(kinds.NODE_POOL)
     catalogs = {pool.name: await cluster.parts.provider.instance_types(pool) for pool in pools}
     return generate(scenario.generate, scenario.seed, pools, catalogs)
 
 
 async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress: Progress) -> list[Sample]:
-    """Look at the cluster every hour until the story is over; more often where that is soon."""
+    """Take samples until the end of the scenario: every hour, or more often in short scenarios."""
     loop = asyncio.get_running_loop()
     floor = SimulationFloor(cluster.parts.manager.state, cluster.parts.provider)
     samples: list[Sample] = []
@@ -235,55 +233,53 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
     return samples
 
 
-Told = Callable[[float], None]
-"""Called now and then with how many runs are over; one that is half over counts half."""
-LOOK_SECONDS = 0.5
+RunsProgress = Callable[[float], None]
+"""Called regularly with the number of finished runs; a run that is half done counts 0.5."""
+POLL_SECONDS = 0.5
 
 
 class DaskUnavailable(Exception):
-    """The cluster cannot be reached, or its library is not installed."""
+    """The Dask cluster cannot be reached or its run failed, or Dask is not installed."""
 
 
 def run_here(
-    variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told, jobs: int | None = None
+    variants: Sequence[Variant], trace: tuple[Arrival, ...], progress: RunsProgress, jobs: int | None = None
 ) -> list[RunOutcome]:
-    """Run all variants on the local cores, as many at once as there are."""
+    """Run all variants in parallel, by default one process per local core."""
     context = get_context("spawn")
-    shares: Any = context.Array("d", len(variants), lock=False)  # how much of each run is over
+    shares: Any = context.Array("d", len(variants), lock=False)  # finished fraction of each run, written by its process
     workers = min(len(variants), jobs or os.cpu_count() or 1)
-    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(shares,)) as pool:
-        with _deaf():
-            waiting = [pool.submit(_scheduled, at, variant.scenario, trace) for at, variant in enumerate(variants)]
+    with ProcessPoolExecutor(workers, context, initializer=_set_shares, initargs=(shares,)) as pool:
+        with _ignoring_sigint():
+            waiting = [pool.submit(_run_in_pool, at, variant.scenario, trace) for at, variant in enumerate(variants)]
         try:
             left: set[Future[RunOutcome]] = set(waiting)
             while left:
-                done, left = wait(left, LOOK_SECONDS, FIRST_EXCEPTION)
-                told(sum(shares))
+                done, left = wait(left, POLL_SECONDS, FIRST_EXCEPTION)
+                progress(sum(shares))
                 for future in done:
                     future.result()
         except BrokenProcessPool as error:
-            raise SimulationFailed(
-                "a process with a run in it ended abruptly; look for what it wrote, or for memory"
-            ) from error
+            raise SimulationFailed("a worker process died; it may have run out of memory") from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():
-                process.terminate()  # nobody waits for what they are at
+                process.terminate()
             raise
     return [future.result() for future in waiting]
 
 
 _shares: list[Any] = []
-"""In a process of the pool: where it writes how far its runs are."""
+"""In a process of the pool: the shared array of finished fractions."""
 
 
-def _begin(shares: Any) -> None:
+def _set_shares(shares: Any) -> None:
     _shares.append(shares)
 
 
 @contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that begin here do not hear of Ctrl-C: whoever began them does, and ends them."""
+def _ignoring_sigint() -> Iterator[None]:
+    """Start child processes that ignore Ctrl-C; the parent handles it and terminates them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -294,19 +290,21 @@ def _deaf() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _scheduled(at: int, scenario: Scenario, trace: tuple[Arrival, ...]) -> RunOutcome:
-    def lived(seconds: float) -> None:
+def _run_in_pool(at: int, scenario: Scenario, trace: tuple[Arrival, ...]) -> RunOutcome:
+    def progress(seconds: float) -> None:
         _shares[0][at] = seconds / scenario.lasts.seconds
 
-    return live(scenario, trace, lived)
+    return run_scenario(scenario, trace, progress)
 
 
-def run_on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told) -> list[RunOutcome]:
-    """Run all variants on a Dask cluster, whose workers have Dovetail installed."""
+def run_on_dask(
+    address: str, variants: Sequence[Variant], trace: tuple[Arrival, ...], progress: RunsProgress
+) -> list[RunOutcome]:
+    """Run all variants on a Dask cluster. Its workers need Dovetail in the same version."""
     outcomes: dict[int, RunOutcome] = {}
     for at, outcome in _on_dask(address, variants, trace):
         outcomes[at] = outcome
-        told(float(len(outcomes)))
+        progress(float(len(outcomes)))
     return [outcomes[at] for at in range(len(variants))]
 
 
@@ -320,18 +318,20 @@ def _on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ..
     except (OSError, ValueError) as error:
         raise DaskUnavailable(f"no Dask scheduler answers at {address}: {error}") from error
     with client:
-        futures = {client.submit(live, variant.scenario, trace, pure=False): at for at, variant in enumerate(variants)}
+        futures = {
+            client.submit(run_scenario, each.scenario, trace, pure=False): at for at, each in enumerate(variants)
+        }
         for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
             yield futures[future], _outcome(future, address)
 
 
 def _outcome(future: Any, address: str) -> RunOutcome:
-    """What came of a run; whatever else may go wrong over there is said in a sentence."""
+    """Return the outcome of a remote run; unexpected errors become `DaskUnavailable`."""
     try:
         found: RunOutcome = future.result()
     except (SimulationFailed, ScenarioInvalid):
         raise
     except Exception as error:
-        remedy = "its workers need Dovetail in this version, and the files that the scenario names"
+        remedy = "the workers need the same version of Dovetail, and the files of the scenario"
         raise DaskUnavailable(f"a run failed at {address}: {type(error).__name__}: {error}; {remedy}") from error
     return found

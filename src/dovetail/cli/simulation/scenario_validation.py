@@ -1,4 +1,8 @@
-"""Whether a scenario can be lived through: the document, the objects in it and its settings, every fault at once."""
+"""Validates a scenario: its document, objects, pods, events and settings. All faults are reported together.
+
+Objects are checked as an API server would check them, including patches of later events, so that a run does not fail
+halfway. References to NodePools and Deployments must exist.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -7,7 +11,7 @@ from typing import Any
 from dovetail.manifest.schema_check import DROPPED
 from dovetail.manifest.validation import faults_of
 from dovetail.model.kube_object import Fault
-from dovetail.settings import knobs, read_settings
+from dovetail.settings import read_settings, setting_fields
 from dovetail.sim.kubernetes.merge_patch import merge_patch
 from dovetail.sim.scenario.document import Scenario, named, numbered, read_scenario
 from dovetail.sim.scenario.parsing import ScenarioInvalid
@@ -25,11 +29,11 @@ POD_FIELDS = frozenset(
         " terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes"
     ).split()
 )
-"""Of a pod's spec, as Kubernetes has them; most mean nothing in a simulation."""
+"""The fields of a pod's spec in Kubernetes; most have no effect in a simulation."""
 
 
-def examined(document: Plain, name: str) -> Scenario:
-    """The scenario of a document; `ScenarioInvalid` with all that is wrong with it, whatever kind it is of."""
+def validate_scenario(document: Plain, name: str) -> Scenario:
+    """Read the scenario of a document; `ScenarioInvalid` has all faults."""
     scenario: Scenario | None = None
     faults: list[Fault] = []
     try:
@@ -45,7 +49,7 @@ def examined(document: Plain, name: str) -> Scenario:
 
 
 def _objects(spec: Plain) -> Iterable[Fault]:
-    """What a cluster would refuse, and pools that are spoken of and not there."""
+    """Find objects that the API server would refuse, duplicates, and references to missing NodePools."""
     objects = spec.get("objects") or []
     if not isinstance(objects, list):
         return
@@ -53,28 +57,28 @@ def _objects(spec: Plain) -> Iterable[Fault]:
     for index, plain in enumerate(objects):
         path = f"spec.objects[{index}]"
         if not isinstance(plain, dict):
-            continue  # told by the document
+            continue  # read_scenario reports it
         if not named(plain):
             yield Fault(path, "needs apiVersion, kind and metadata.name")
             continue
-        yield from _under(path, _refused(plain))
+        yield from _under(path, _admission_faults(plain))
         identity = _identity(plain)
         if identity in seen:
-            yield Fault(path, f"{identity[0]} {identity[2]} is there already; leave one of the two out")
+            yield Fault(path, f"{identity[0]} {identity[2]} is listed twice; remove one of them")
         seen.add(identity)
     pools = {name for kind, _, name in seen if kind == "NodePool"}
     if not pools and not spec.get("snapshot"):
-        yield Fault("spec.objects", "has no NodePool, so no node could ever come; add one")
+        yield Fault("spec.objects", "has no NodePool, so no node can be launched; add one")
     generated = spec.get("generate")
-    wanted = generated.get("nodepools") if isinstance(generated, dict) else None
-    for name in sorted(set(wanted) - pools) if isinstance(wanted, dict) and pools else ():
+    named_pools = generated.get("nodepools") if isinstance(generated, dict) else None
+    for name in sorted(set(named_pools) - pools) if isinstance(named_pools, dict) and pools else ():
         yield Fault(
             f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {', '.join(sorted(pools))}"
         )
 
 
-def _refused(plain: Plain) -> Iterable[Fault]:
-    """What a cluster, or a simulated controller, would not take of a manifest, and what would be dropped of it."""
+def _admission_faults(plain: Plain) -> Iterable[Fault]:
+    """Find what the API server or a simulated controller would refuse or drop of a manifest."""
     report = faults_of(plain)
     return (*report.faults, *(each for each in report.warnings if each.problem == DROPPED), *_owner(plain))
 
@@ -84,7 +88,7 @@ def _under(path: str, faults: Iterable[Fault]) -> Iterable[Fault]:
 
 
 def _pods(spec: Plain) -> Iterable[Fault]:
-    """What workloads merge into the spec of their pods."""
+    """Check the pod fields that workloads merge into the spec of their pods."""
     for index, work in enumerate(_mappings(spec.get("workloads"))):
         pod = work.get("pod")
         if not isinstance(pod, dict) or not pod:
@@ -92,13 +96,15 @@ def _pods(spec: Plain) -> Iterable[Fault]:
         path = f"spec.workloads[{index}].pod"
         for name in sorted(set(map(str, pod)) - POD_FIELDS):
             near = difflib.get_close_matches(name, POD_FIELDS, 1)
-            yield Fault(f"{path}.{name}", f"is no field of a pod's spec{f'; did you mean {near[0]}?' if near else ''}")
+            yield Fault(
+                f"{path}.{name}", f"is not a field of a pod's spec{f'; did you mean {near[0]}?' if near else ''}"
+            )
         whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [], **pod}}
         yield from (each._replace(path=f"{path}{each.path.removeprefix('spec')}") for each in faults_of(whole).faults)
 
 
 def _events(spec: Plain) -> Iterable[Fault]:
-    """What will be applied or patched, and whom it would strike, as far as that can be known ahead."""
+    """Check what events apply and patch, and that the NodePools and Deployments they name exist."""
     events = _mappings(spec.get("events"))
     objects = [each for each in _mappings(spec.get("objects")) if named(each)]
     known = [*map(_identity, objects), *(_identity(each["apply"]) for each in events if named(each.get("apply")))]
@@ -110,11 +116,11 @@ def _events(spec: Plain) -> Iterable[Fault]:
         path = f"spec.events[{index}]"
         for what in ("apply", "runJob"):
             if named(event.get(what)):
-                yield from _under(f"{path}.{what}", _refused(event[what]))
+                yield from _under(f"{path}.{what}", _admission_faults(event[what]))
         yield from _patched(event.get("patch"), objects, f"{path}.patch.patch")
         for what in ("interrupt", "fail", "vanish", "deleteNodes", "setCondition"):
-            struck = event.get(what)
-            pool = struck.get("nodepool") if isinstance(struck, dict) else None
+            target_nodes = event.get(what)
+            pool = target_nodes.get("nodepool") if isinstance(target_nodes, dict) else None
             if pool and pools and pool not in pools:
                 there = ", ".join(sorted(pools))
                 yield Fault(f"{path}.{what}.nodepool", f"there is no NodePool {pool!r}; there are: {there}")
@@ -126,20 +132,20 @@ def _events(spec: Plain) -> Iterable[Fault]:
 
 
 def _patched(patch: Any, objects: Iterable[Plain], path: str) -> Iterable[Fault]:
-    """What a cluster would refuse of objects that are patched, and took of them before."""
+    """Find faults that a patch adds to the objects it changes."""
     if not isinstance(patch, dict) or not isinstance(patch.get("patch"), dict):
         return
     for target in objects:
         kind, *place = _identity(target)
-        everyone = not patch.get("name")
-        if kind == patch.get("kind") and (everyone or place == [patch.get("namespace", ""), patch["name"]]):
-            known = {str(each) for each in _refused(target)}
-            found = _refused(merge_patch(target, numbered(patch["patch"], 1)))
+        all_objects = not patch.get("name")
+        if kind == patch.get("kind") and (all_objects or place == [patch.get("namespace", ""), patch["name"]]):
+            known = {str(each) for each in _admission_faults(target)}
+            found = _admission_faults(merge_patch(target, numbered(patch["patch"], 1)))
             yield from _under(path, (each for each in found if str(each) not in known))
 
 
 def _mappings(written: object) -> list[Plain]:
-    """Those of a list; the rest is told by the document, but keeps its place."""
+    """Return the items of a list, with an empty mapping for each item that is no mapping (read_scenario reports it)."""
     return [each if isinstance(each, dict) else {} for each in written] if isinstance(written, list) else []
 
 
@@ -148,7 +154,7 @@ def _identity(plain: Plain) -> tuple[str, str, str]:
 
 
 def _owner(plain: Plain) -> Iterable[Fault]:
-    """Owners of pods have no schema here; what the simulated controllers need of them is looked at."""
+    """Check the fields of pod owners that the simulated controllers need; these kinds have no schema here."""
     if plain["kind"] not in OWNERS:
         return
     spec: Any = plain.get("spec")
@@ -168,14 +174,14 @@ def _owner(plain: Plain) -> Iterable[Fault]:
 
 
 def _settings(spec: Plain) -> Iterable[Fault]:
-    given, known = spec.get("settings") or {}, {knob.name: knob.flag for knob in knobs()}
+    given, known = spec.get("settings") or {}, {setting.name: setting.flag for setting in setting_fields()}
     if not isinstance(given, dict):
         return
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(str(name).lower(), known, 1)
-            hint = f"did you mean {near[0]}?" if near else "names are as in the reference of settings, with underscores"
-            yield Fault(f"spec.settings.{name}", f"is no setting; {hint}")
+            hint = f"did you mean {near[0]}?" if near else "see the reference of settings, with underscores for dashes"
+            yield Fault(f"spec.settings.{name}", f"is not a setting; {hint}")
     texts = {name: value for name, value in given.items() if name in known and isinstance(value, str)}
     if isinstance(spec.get("catalog"), str):
         texts["catalog"] = spec["catalog"]

@@ -1,9 +1,9 @@
-"""What-if: the same scenario with something set differently, once, side by side, or over a whole grid of values.
+"""Variants of a scenario: parses `--set` and `--sweep`, and applies their settings to the document.
 
 `nodepool/default.spec.disruption.consolidateAfter=5m` names an object of the scenario by kind and name, a field by its
-path (`budgets[0].nodes` reaches into lists, `labels["example.com/team"]` has a name with dots) and a value in YAML.
-`scenario.seed=3` sets a field of the scenario itself.
-What names nothing, or makes an object that would be refused, is an error before anything runs.
+path (`budgets[0].nodes` indexes a list, `labels["example.com/team"]` quotes a name with dots) and a value in YAML.
+`scenario.seed=3` sets a field of the scenario itself. Unknown objects, unreachable fields and values that the API
+server would refuse raise `ScenarioInvalid` before any run.
 """
 
 import copy
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cli.simulation.scenario_validation import examined
+from dovetail.cli.simulation.scenario_validation import validate_scenario
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.model.kube_object import Fault
 from dovetail.sim.scenario.document import Scenario, named
@@ -21,16 +21,16 @@ from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 BASELINE = "baseline"
 READ_BEFORE = ("snapshot", "files")
-"""Fields of a scenario whose objects can be set."""
+"""Fields of a scenario that are loaded before settings are applied, and so cannot be set."""
 _TARGET = re.compile(r"^(?P<kind>[a-zA-Z]+)(/(?P<name>[a-z0-9.-]+?))?\.(?P<path>[a-zA-Z].*)$")
 _STEP = re.compile(r"""\.?(?:(?P<name>[^.\[\]"']+)|\[(?P<index>\d+)\]|\[(?P<mark>["'])(?P<quoted>.+?)(?P=mark)\])""")
 _ASSIGNED = re.compile(r"""=(?![^\[]*["']\])""")
-"""The first equals sign that is not inside the name of a field in quotes."""
+"""The first equals sign outside a quoted field name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One scenario to be lived through, and what people call it."""
+    """A scenario to run, with its name and seed."""
 
     name: str
     seed: int
@@ -50,18 +50,18 @@ class Setting:
 
 
 def read_setting(text: str, option: str = "--set") -> Setting:
-    """A setting as it is typed; `ScenarioInvalid` with the remedy."""
-    target, equals, value = _divided(text)
+    """Parse a setting."""
+    target, equals, value = _split(text)
     found = _TARGET.match(target)
     if not equals or found is None:
-        raise _unclear(option, text, "is not of the form nodepool/NAME.spec.path=value or scenario.FIELD=value")
+        raise _invalid(option, text, "is not of the form nodepool/NAME.spec.path=value or scenario.FIELD=value")
     kind = found["kind"].lower()
     if kind != "scenario" and not found["name"]:
-        raise _unclear(option, text, f"does not say which {kind}; write {kind}/NAME.{found['path']}")
+        raise _invalid(option, text, f"does not say which {kind}; write {kind}/NAME.{found['path']}")
     try:
         read = read_yaml(value).content
     except YamlInvalid as error:
-        raise _unclear(option, text, f"{value!r} is no YAML: {error.problem}; put it in quotes") from error
+        raise _invalid(option, text, f"{value!r} is not valid YAML: {error.problem}; put it in quotes") from error
     return Setting(kind, found["name"] or "", _steps(option, text, found["path"]), read, text, option)
 
 
@@ -71,33 +71,33 @@ def _steps(option: str, text: str, path: str) -> tuple[str | int, ...]:
     while at < len(path):
         found = _STEP.match(path, at)
         if found is None:
-            why = f'{path[at:]!r} is no step of a path; write .field, [0] or ["a name with dots"]'
-            raise _unclear(option, text, why)
+            why = f'{path[at:]!r} is not a step of a path; write .field, [0] or ["a name with dots"]'
+            raise _invalid(option, text, why)
         steps.append(int(found["index"]) if found["index"] else found["name"] or found["quoted"])
         at = found.end()
     return tuple(steps)
 
 
 def read_sweep(text: str) -> list[Setting]:
-    """One field and several values: `nodepool/default.spec.x=5m,10m,1h`. A value may be a list: `[spot],[a,b]`."""
-    target, equals, values = _divided(text)
+    """Parse a field with several values: `nodepool/default.spec.x=5m,10m,1h`, or lists: `[spot],[a,b]`."""
+    target, equals, values = _split(text)
     each = _values(values)
     if not equals or not values:
-        raise _unclear("--sweep", text, "is not of the form nodepool/NAME.spec.path=value,value,...")
+        raise _invalid("--sweep", text, "is not of the form nodepool/NAME.spec.path=value,value,...")
     if not all(each):
-        raise _unclear("--sweep", text, "has a comma with no value beside it; null unsets a field")
+        raise _invalid("--sweep", text, "has an empty value; null unsets a field")
     if len(set(each)) < len(each):
-        raise _unclear("--sweep", text, "has a value twice; leave one of the two out")
+        raise _invalid("--sweep", text, "has the same value twice; remove one")
     return [read_setting(f"{target}={value}", "--sweep") for value in each]
 
 
-def _divided(text: str) -> tuple[str, str, str]:
+def _split(text: str) -> tuple[str, str, str]:
     found = _ASSIGNED.search(text)
     return (text, "", "") if found is None else (text[: found.start()].strip(), "=", text[found.end() :].strip())
 
 
 def _values(text: str) -> list[str]:
-    """What stands between commas; those inside brackets, braces and quotes belong to a value."""
+    """Split at commas outside brackets, braces and quotes."""
     values, depth, mark = [""], 0, ""
     for letter in text:
         if mark:
@@ -115,27 +115,12 @@ def _values(text: str) -> list[str]:
     return [value.strip() for value in values]
 
 
-def _unclear(option: str, text: str, why: str) -> ScenarioInvalid:
+def _invalid(option: str, text: str, why: str) -> ScenarioInvalid:
     return ScenarioInvalid([Fault(f"{option} {text}", why)])
 
 
-def alone(settings: Sequence[Setting]) -> list[Sequence[Setting]]:
-    """All settings at once."""
-    return [settings]
-
-
-def compared(settings: Sequence[Setting]) -> list[Sequence[Setting]]:
-    """The scenario as it is, and each setting by itself."""
-    return [(), *((each,) for each in settings)]
-
-
-def swept(sweeps: Sequence[Sequence[Setting]]) -> list[Sequence[Setting]]:
-    """Every combination of values."""
-    return [*itertools.product(*sweeps)]
-
-
-def settled(document: dict[str, Any], settings: Iterable[Setting]) -> dict[str, Any]:
-    """The document with settings that hold in every run; `ScenarioInvalid` has all that cannot be set."""
+def apply_settings(document: dict[str, Any], settings: Iterable[Setting]) -> dict[str, Any]:
+    """Return a copy of the document with the settings applied; `ScenarioInvalid` lists those that cannot be."""
     changed = copy.deepcopy(document)
     faults: list[Fault] = []
     spec = changed["spec"] = changed.get("spec") or {}
@@ -150,12 +135,12 @@ def settled(document: dict[str, Any], settings: Iterable[Setting]) -> dict[str, 
 
 
 def variants_of(
-    document: dict[str, Any], name: str, chosen: Sequence[Sequence[Setting]], seeds: Sequence[int]
+    document: dict[str, Any], name: str, choices: Sequence[Sequence[Setting]], seeds: Sequence[int]
 ) -> list[Variant]:
-    """A scenario for each choice of settings and each seed; `ScenarioInvalid` has the faults of all of them."""
+    """Build a variant for each choice of settings and each seed; `ScenarioInvalid` has the faults of all."""
     variants: list[Variant] = []
     faults: dict[str, Fault] = {}
-    for settings in chosen:
+    for settings in choices:
         label = ", ".join(each.text for each in settings) or BASELINE
         try:
             variants += [_variant(document, name, label, settings, seed) for seed in seeds]
@@ -168,15 +153,15 @@ def variants_of(
 
 def _variant(document: dict[str, Any], name: str, label: str, settings: Iterable[Setting], seed: int) -> Variant:
     seeded = {**document, "spec": {**(document.get("spec") or {}), "seed": seed}}
-    scenario = examined(settled(seeded, settings), name)
+    scenario = validate_scenario(apply_settings(seeded, settings), name)
     return Variant(label, scenario.seed, scenario)
 
 
 def _apply(spec: dict[str, Any], setting: Setting) -> None:
     if setting.kind == "scenario":
         if setting.path[0] in READ_BEFORE:
-            why = f"{setting.path[0]} is read before anything is set; write another scenario with it"
-            raise _unclear(setting.option, setting.text, why)
+            why = f"{setting.path[0]} is read before settings are applied; write a second scenario"
+            raise _invalid(setting.option, setting.text, why)
         _set(spec, setting.path, setting)
         return
     written = spec.get("objects")
@@ -186,23 +171,23 @@ def _apply(spec: dict[str, Any], setting: Setting) -> None:
             _set(plain, setting.path, setting)
             return
     known = [f"{str(each['kind']).lower()}/{each['metadata']['name']}" for each in objects if named(each)]
-    raise _unclear(
+    raise _invalid(
         setting.option, setting.text, f"the scenario has no {setting.kind}/{setting.name}; it has {', '.join(known)}"
     )
 
 
 def _set(holder: Any, path: Sequence[str | int], setting: Setting) -> None:
     for here, following in itertools.pairwise(path):
-        _reachable(holder, here, setting)
+        _check_step(holder, here, setting)
         if isinstance(here, str):
             holder.setdefault(here, [] if isinstance(following, int) else {})
         holder = holder[here]
-    _reachable(holder, path[-1], setting)
+    _check_step(holder, path[-1], setting)
     holder[path[-1]] = setting.value
 
 
-def _reachable(holder: Any, step: str | int, setting: Setting) -> None:
+def _check_step(holder: Any, step: str | int, setting: Setting) -> None:
     if isinstance(step, str) and not isinstance(holder, dict):
-        raise _unclear(setting.option, setting.text, f"{step} is inside something that has no fields")
+        raise _invalid(setting.option, setting.text, f"{step} is not reachable: its parent is not a mapping")
     if isinstance(step, int) and not (isinstance(holder, list) and step < len(holder)):
-        raise _unclear(setting.option, setting.text, f"there is no item {step} in that list")
+        raise _invalid(setting.option, setting.text, f"the list has no item {step}")

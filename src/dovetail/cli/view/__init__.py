@@ -1,1 +1,1 @@
-"""The live terminal view of `dovetail demo`. It only reads."""
+"""What the commands print: each module has the document for scripts and the text for a terminal."""

@@ -1,4 +1,8 @@
-"""What budgets allow, hour by hour: a heat map in a terminal, the same numbers in a pipe, all of it for scripts."""
+"""Prints the budget calendar: a heat map in a terminal, the same numbers without color in a pipe, or a document.
+
+Each cell is the least number of nodes that may be disrupted at once in that hour. Actions with equal calendars share
+one map.
+"""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,20 +16,20 @@ from dovetail.core.explain.budget_calendar import HOUR, Allowed, Calendar
 from dovetail.model.instants import add
 
 _DAY = 24
-_NO_MONTH = 28  # days in a row that are told apart without one
+_NO_MONTH = 28  # this many days in a row are unambiguous without the month
 _UNLIMITED = "*"
 _COLOURS = ((0.0, "white on red"), (0.1, "black on dark_orange"), (0.34, "black on yellow"), (0.99, "black on green3"))
 _MOST = "black on bright_green"
 
 
 def print_calendar(pool: str, calendar: Calendar, output: str) -> None:
-    """Print it in the form asked for."""
+    """Print the calendar in an output format."""
     document = calendar_document(pool, calendar)
     print_document(document, output, lambda console: draw_map(console, pool, calendar))
 
 
 def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
-    """What budgets allow in each hour, as plain data."""
+    """Build the document: the least and the most that budgets allow in each hour, by action."""
     return {
         "nodepool": pool,
         "nodes": calendar.total,
@@ -43,12 +47,12 @@ def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
 
 
 def draw_map(console: Console, pool: str, calendar: Calendar) -> None:
-    """For people: one map for all actions that are alike."""
+    """Draw one map for each group of actions with equal calendars."""
     among = f"of {counted(calendar.total, 'node')}" if calendar.total else "nodes"
-    console.print(f"NodePool {pool}: how many {among} may go at once", style="bold")
+    console.print(f"NodePool {pool}: how many {among} may be disrupted at once", style="bold")
     console.print(f"From {calendar.start:%a %d %b %Y}, by the hour, in UTC", style="dim")
     if calendar.fault:
-        why = f"Blocked: a budget cannot be understood, so nothing is disrupted: {calendar.fault}"
+        why = f"Blocked: a budget is invalid, so nothing is disrupted: {calendar.fault}"
         console.print(why, style="bold red")
     alike: dict[tuple[Allowed, ...], list[str]] = {}
     for action, hours in calendar.hours_by_action.items():
@@ -78,7 +82,7 @@ def _print_grid(console: Console, calendar: Calendar, hours: Sequence[Allowed]) 
 
 
 def _digits(allowed: Allowed) -> str:
-    """The least that is allowed in the hour; a mark behind it where it is more for a part of the hour."""
+    """Format the least that is allowed in the hour, with a plus sign if part of the hour allows more."""
     least = _UNLIMITED if allowed.least is None else str(allowed.least)
     return least if allowed.least == allowed.most else f"{least}+"
 
@@ -93,9 +97,9 @@ def _colour(allowed: Allowed, total: int) -> str:
 def _print_notes(console: Console, hours: Sequence[Allowed]) -> None:
     notes = []
     if any(each.least is None for each in hours):
-        notes.append(f"{_UNLIMITED} no budget in force: no ceiling")
+        notes.append(f"{_UNLIMITED} no limit: no budget is in force")
     if any(each.least != each.most for each in hours):
-        notes.append("+ more in a part of the hour")
+        notes.append("+ more for part of the hour")
     if notes:
         console.print()
         console.print("   ".join(notes), style="dim")

@@ -1,6 +1,6 @@
-"""The whole screen: header, nodes, pods and cost, and the decision feed. Drawn anew for every frame from what is there.
+"""The terminal screen of `dovetail demo`: header, nodes, pods with cost, and the decision feed.
 
-Fits itself to the terminal each time, so it follows a window that is resized. It only reads.
+Each frame is drawn from the current state of the demo and the current size of the terminal. Read-only.
 """
 
 from collections import Counter
@@ -22,11 +22,11 @@ from dovetail.model.pod import Pod
 from dovetail.sim.virtual_loop import EPOCH
 
 COLOURS = {
-    "story": "bold",
+    "event": "bold",
     "user": "bold magenta",
     "lost": "bold red",
     "cloud": "bold red",
-    "sick": "bold red",
+    "fault": "bold red",
     "notice": "yellow",
     "repair": "yellow",
     "claim": "cyan",
@@ -36,18 +36,18 @@ COLOURS = {
     "settled": "green",
     "drain": "magenta",
     "drained": "magenta",
-    "gone": "magenta",
+    "deleted": "magenta",
     "warning": "yellow",
 }
-_WIDE = 104  # columns from which nothing has to be left out
+_WIDE = 104  # terminals with fewer columns get fewer table columns
 _SIDE, _NARROW_SIDE = 34, 26  # columns of the panel with pods and cost
 _FEWEST_FEED_ROWS = 6
 
 
 def screen(stage: Stage, now: float, console: Console) -> Layout:
-    """The picture at an instant of virtual time."""
+    """Draw the screen at a virtual time."""
     width, height = console.size
-    # the nodes get what they have needed so far, but leave the feed its share
+    # The nodes get as many rows as they have needed so far; the feed keeps two fifths of the screen.
     bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5, height - 5 - max(stage.meter.most_nodes, 8))
     side = _SIDE if width >= _WIDE else _NARROW_SIDE
     layout = Layout()
@@ -66,12 +66,12 @@ def screen(stage: Stage, now: float, console: Console) -> Layout:
 def _header(stage: Stage, now: float) -> Group:
     options, scenario = stage.options, stage.options.scenario
     page = f"  {options.page}" if options.page else ""
-    speed = "as fast as it goes" if options.speed is None else f"{options.speed:g}x"
+    speed = "max" if options.speed is None else f"{options.speed:g}x"
     total = Duration.of(timedelta(seconds=scenario.lasts.seconds))
     first = Text.assemble(
         (" Dovetail ", "bold reverse"),
         (f" {clock(now)}", "bold"),
-        (f" of {total}  speed {speed}  seed {scenario.seed}  {scenario.catalog}  Ctrl-C ends{page}", "dim"),
+        (f" of {total}  speed {speed}  seed {scenario.seed}  {scenario.catalog}  Ctrl-C stops{page}", "dim"),
     )
     second = Text.assemble((" Now: ", "dim"), (stage.player.title, "bold"))
     return Group(_one_line(first), _one_line(second))
@@ -133,7 +133,7 @@ def _feed(stage: Stage, width: int, rows: int) -> Panel:
 
 
 def feed_line(entry: Entry, *, with_kind: bool = True) -> Text:
-    """An entry as one line of text."""
+    """Format an entry as one line."""
     colour = COLOURS.get(entry.kind, "")
     kind = f"{entry.kind:<8} " if with_kind else ""
     return Text.assemble((f"{clock(entry.at)} ", "dim"), (f"{kind}{entry.text}", colour))

@@ -1,4 +1,4 @@
-"""A drain as people and scripts read it: the pods by tier, what each waits for, and where they would go."""
+"""Prints a drain: every pod with its tier, its state and what blocks its eviction, and where it would be scheduled."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -16,20 +16,20 @@ from dovetail.model.kube_object import Key
 
 _COLOURS = {"stuck": "red", "slow": "yellow", "moving": "green"}
 _MEANS = {
-    "stuck": "it will not end unless somebody changes something",
-    "slow": "nothing permanent is in the way",
-    "moving": "nothing is in the way",
+    "stuck": "it cannot finish without a manual change",
+    "slow": "all obstacles are temporary",
+    "moving": "nothing blocks it",
 }
 
 
-def drain_document(told: DrainView) -> dict[str, Any]:
-    """For scripts."""
+def drain_document(view: DrainView) -> dict[str, Any]:
+    """Build the document of a drain."""
     return {
-        "verdict": told.verdict,
-        "since": _stamp(told.since),
-        "deadline": _stamp(told.deadline),
-        "waitsFor": told.step or None,
-        "pods": [_pod_document(each) for each in told.pods],
+        "verdict": view.verdict,
+        "since": _stamp(view.since),
+        "deadline": _stamp(view.deadline),
+        "waitsFor": view.step or None,
+        "pods": [_pod_document(each) for each in view.pods],
     }
 
 
@@ -49,42 +49,45 @@ def _stamp(instant: datetime | None) -> str | None:
     return None if instant is None else stamp(instant)
 
 
-def draw_drain(console: Console, told: DrainView) -> None:
-    """For people: how it stands, then every pod."""
-    if told.since is not None:
-        console.print(f"Draining since {moment(told.since, told.at)}: {summary(told)}", style=_COLOURS[told.verdict])
-    if told.deadline is not None:
-        begins = "" if told.since is not None else " if it began now"
-        console.print(f"Every pod is gone by {moment(told.deadline, told.at)}{begins}, budgets or not.", style="yellow")
-    if told.pods:
+def draw_drain(console: Console, view: DrainView) -> None:
+    """Draw the state of the drain, then every pod."""
+    if view.since is not None:
+        console.print(f"Draining since {moment(view.since, view.at)}: {summary(view)}", style=_COLOURS[view.verdict])
+    if view.deadline is not None:
+        begins = "" if view.since is not None else " if the drain starts now"
+        console.print(
+            f"All pods are deleted by {moment(view.deadline, view.at)}{begins}, despite PodDisruptionBudgets.",
+            style="yellow",
+        )
+    if view.pods:
         console.print()
-        console.print(_pods_table(told))
+        console.print(_pods_table(view))
 
 
-def summary(told: DrainView) -> str:
-    """How a drain stands, in one line."""
-    if not told.waiting:
-        return told.step or "every pod is gone"
-    states = Counter(str(each.state) for each in told.waiting)
+def summary(view: DrainView) -> str:
+    """Describe the state of a drain in one line."""
+    if not view.waiting:
+        return view.step or "all pods are gone"
+    states = Counter(str(each.state) for each in view.waiting)
     parts = ", ".join(f"{number} {state}" for state, number in sorted(states.items()))
-    means = _MEANS[told.verdict]
-    return f"{told.verdict}, {means}; {counted(len(told.waiting), 'pod')} to go ({parts})"
+    means = _MEANS[view.verdict]
+    return f"{view.verdict}, {means}; {counted(len(view.waiting), 'pod')} left ({parts})"
 
 
-def held(told: DrainView) -> Iterator[str]:
-    """A line for each pod that is held: by what, since when, and whether that ends."""
-    for each in told.waiting:
+def blocked_pods(view: DrainView) -> Iterator[str]:
+    """Yield a line for each pod that cannot be evicted now: why, since when and until when."""
+    for each in view.waiting:
         if each.state in (PodState.PROTECTED, PodState.BLOCKED):
-            since = f", since {moment(each.since, told.at)}" if each.since is not None else ""
-            yield f"{each.pod.key} {each.state}: {each.why}{since}, {_lasting(each, told.at).plain or 'may change'}"
+            since = f", since {moment(each.since, view.at)}" if each.since is not None else ""
+            yield f"{each.pod.key} {each.state}: {each.why}{since}, {_lasting(each, view.at).plain or 'may change'}"
 
 
-def _pods_table(told: DrainView) -> Any:
+def _pods_table(view: DrainView) -> Any:
     table = plain_table("TIER", "POD", "STATE", "SINCE", "LASTS", "WHY")
-    for each in told.pods:
+    for each in view.pods:
         tier = "-" if each.state == PodState.LEFT_ALONE else f"{int(each.tier)} {each.tier}"
-        since = moment(each.since, told.at) if each.since is not None else ""
-        table.add_row(tier, str(each.pod.key), str(each.state), since, _lasting(each, told.at), each.why)
+        since = moment(each.since, view.at) if each.since is not None else ""
+        table.add_row(tier, str(each.pod.key), str(each.state), since, _lasting(each, view.at), each.why)
     return table
 
 
@@ -96,29 +99,30 @@ def _lasting(view: PodView, now: datetime) -> Text:
     return Text("may change", style="dim") if view.state == PodState.BLOCKED else Text("")
 
 
-def homes_document(homes: Placement) -> list[dict[str, Any]]:
-    """Where the pods would go, for scripts."""
+def placement_document(placement: Placement) -> list[dict[str, Any]]:
+    """Build the list of pods with the node or NodePool where each would be scheduled."""
     return [
         {"pod": str(pod), "node": node or None, "nodepool": pool or None, "nowhere": why or None}
-        for pod, node, pool, why in _homes(homes)
+        for pod, node, pool, why in _placements(placement)
     ]
 
 
-def draw_homes(console: Console, homes: Placement) -> None:
-    """Where the pods would go, for people."""
-    rows = list(_homes(homes))
+def draw_placement(console: Console, placement: Placement) -> None:
+    """Draw where each pod would be scheduled."""
+    rows = list(_placements(placement))
     if not rows:
         return
-    table = plain_table("POD", "WOULD GO TO")
+    table = plain_table("POD", "WOULD RUN ON")
     for pod, node, pool, why in rows:
-        place = f"node {node}" if node else f"a new node of nodepool {pool}" if pool else f"nowhere: {why}"
+        place = f"node {node}" if node else f"a new node of nodepool {pool}" if pool else f"no node: {why}"
         table.add_row(str(pod), Text(place, style="red" if why else ""))
     console.print()
     console.print(table)
 
 
-def _homes(homes: Placement) -> Iterator[tuple[Key, str, str, str]]:
-    bought = {pod: draft.pool_name for draft in homes.drafts for pod in draft.pod_keys}
-    for pod in sorted({*homes.node_by_pod, *bought, *homes.refusals}):
-        refusal = homes.refusals.get(pod)
-        yield pod, homes.node_by_pod.get(pod, ""), bought.get(pod, ""), message(refusal) if refusal is not None else ""
+def _placements(placement: Placement) -> Iterator[tuple[Key, str, str, str]]:
+    pool_by_pod = {pod: draft.pool_name for draft in placement.drafts for pod in draft.pod_keys}
+    for pod in sorted({*placement.node_by_pod, *pool_by_pod, *placement.refusals}):
+        refusal = placement.refusals.get(pod)
+        why = message(refusal) if refusal is not None else ""
+        yield pod, placement.node_by_pod.get(pod, ""), pool_by_pod.get(pod, ""), why

@@ -1,6 +1,7 @@
-"""What repair makes of an unhealthy node, for people and scripts.
+"""Prints the explanations of nodes, NodePools and pods, as documents for scripts or as text for a terminal.
 
-Explanations of nodes, NodePools and pods as people and scripts read them.
+A node: the obstacles of every disruption method in order, its repair, or the state of its drain. A NodePool: what its
+budgets and limits allow now. A pod: its node or why it is pending, and what protects it from eviction.
 """
 
 from datetime import datetime
@@ -25,8 +26,8 @@ from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.refusal import Refusal
 
 
-def repair_document(told: RepairView) -> dict[str, Any]:
-    """For scripts."""
+def repair_document(repair: RepairView) -> dict[str, Any]:
+    """Build the document of the repair of an unhealthy node."""
     return {
         "conditions": [
             {
@@ -37,53 +38,52 @@ def repair_document(told: RepairView) -> dict[str, Any]:
                 "saidBy": each.said_by,
                 "dueAt": stamp(each.due_at),
             }
-            for each in told.unhealthy_conditions
+            for each in repair.unhealthy_conditions
         ],
-        "unhealthy": told.breaker.unhealthy,
-        "nodes": told.breaker.total,
-        "allowed": told.breaker.allowed,
-        "blocked": told.breaker.open,
-        "off": told.off or None,
-        "dueAt": stamp(told.due_at) if told.due_at is not None else None,
+        "unhealthy": repair.breaker.unhealthy,
+        "nodes": repair.breaker.total,
+        "allowed": repair.breaker.allowed,
+        "blocked": repair.breaker.open,
+        "off": repair.off or None,
+        "dueAt": stamp(repair.due_at) if repair.due_at is not None else None,
     }
 
 
-def draw_repair(console: Console, told: RepairView, now: datetime) -> None:
-    """For people."""
+def draw_repair(console: Console, repair: RepairView, now: datetime) -> None:
+    """Draw the unhealthy conditions of a node and when it is repaired."""
     console.print(Text.assemble(("repair", "bold cyan"), (" (Unhealthy)", "dim")))
-    for number, each in enumerate(told.unhealthy_conditions, start=1):
+    for number, each in enumerate(repair.unhealthy_conditions, start=1):
         condition = f"{each.condition.type} is {each.condition.status} since {moment(each.since, now)}"
         tolerated = f"tolerated for {Duration.of(each.toleration)} ({each.said_by})"
         console.print(f"  {number}. {condition}, {tolerated}, until {moment(each.due_at, now)}", style="yellow")
-    console.print(_outcome(told, now))
+    console.print(_outcome(repair, now))
 
 
-def _outcome(told: RepairView, now: datetime) -> Text:
-    if told.due_at is None:
-        return Text(f"  Not repaired: {told.off}.", style="dim")
-    if told.breaker.open:
-        breaker = (
-            f"{told.breaker.unhealthy} of {told.breaker.total} nodes are unhealthy, {told.breaker.allowed} allowed"
-        )
-        return Text(f"  Blocked: {breaker}; none is repaired until that changes.", style="red")
-    when = "now" if told.due_at <= now else f"at {moment(told.due_at, now)}"
-    return Text(f"  Replaced by force {when}, unless it recovers.", style="red")
+def _outcome(repair: RepairView, now: datetime) -> Text:
+    if repair.due_at is None:
+        return Text(f"  Not repaired: {repair.off}.", style="dim")
+    if repair.breaker.open:
+        breaker = repair.breaker
+        counts = f"{breaker.unhealthy} of {breaker.total} nodes are unhealthy, {breaker.allowed} allowed"
+        return Text(f"  Blocked: {counts}; none is repaired until that changes.", style="red")
+    when = "now" if repair.due_at <= now else f"at {moment(repair.due_at, now)}"
+    return Text(f"  Replaced by force {when} unless it recovers.", style="red")
 
 
-def print_node(told: NodeExplanation, output: str) -> None:
-    """What stands between a node and each method."""
-    print_document(node_document(told), output, lambda console: _node_text(console, told))
+def print_node(explained: NodeExplanation, output: str) -> None:
+    """Print what prevents each method from disrupting a node."""
+    print_document(node_document(explained), output, lambda console: _node_text(console, explained))
 
 
-def node_document(told: NodeExplanation) -> dict[str, Any]:
-    """What every method makes of a node, as plain data."""
+def node_document(explained: NodeExplanation) -> dict[str, Any]:
+    """Build the document of a node: the obstacles or the command of every method."""
     return {
-        "node": told.node.name,
-        "nodepool": told.node.nodepool_name,
-        "at": stamp(told.at),
-        "methods": [_method_document(view) for view in told.methods],
-        **({"draining": drain_document(told.draining)} if told.draining is not None else {}),
-        **({"repair": repair_document(told.repair)} if told.repair is not None else {}),
+        "node": explained.node.name,
+        "nodepool": explained.node.nodepool_name,
+        "at": stamp(explained.at),
+        "methods": [_method_document(view) for view in explained.methods],
+        **({"draining": drain_document(explained.draining)} if explained.draining is not None else {}),
+        **({"repair": repair_document(explained.repair)} if explained.repair is not None else {}),
     }
 
 
@@ -99,61 +99,61 @@ def _method_document(view: MethodView) -> dict[str, Any]:
     }
 
 
-def _node_text(console: Console, told: NodeExplanation) -> None:
-    labels = told.node.labels
+def _node_text(console: Console, explained: NodeExplanation) -> None:
+    labels = explained.node.labels
     facts = ", ".join(filter(None, (labels.get(key, "") for key in (INSTANCE_TYPE, CAPACITY_TYPE, ZONE))))
-    pool = f" of nodepool {told.node.nodepool_name}" if told.node.nodepool_name else ""
-    console.print(f"Node {told.node.name}{pool} at {stamp(told.at)}", style="bold")
-    console.print(f"{facts}{', ' if facts else ''}{counted(len(told.node.pods), 'pod')}", style="dim")
-    if told.repair is not None:
+    pool = f" of nodepool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
+    console.print(f"Node {explained.node.name}{pool} at {stamp(explained.at)}", style="bold")
+    console.print(f"{facts}{', ' if facts else ''}{counted(len(explained.node.pods), 'pod')}", style="dim")
+    if explained.repair is not None:
         console.print()
-        draw_repair(console, told.repair, told.at)
-    if told.draining is not None:
+        draw_repair(console, explained.repair, explained.at)
+    if explained.draining is not None:
         console.print()
-        draw_drain(console, told.draining)
+        draw_drain(console, explained.draining)
         return
-    for view in told.methods:
+    for view in explained.methods:
         console.print()
         console.print(Text.assemble((f"{view.method}", "bold cyan"), (f" ({view.reason})", "dim")))
         if view.command is not None:
-            _would_go(console, view)
+            _draw_command(console, view)
         for number, each in enumerate(view.obstacles, start=1):
-            console.print(Text.assemble(f"  {number}. {obstacle(each)}", lifting(each, told.at)))
+            console.print(Text.assemble(f"  {number}. {obstacle(each)}", lifting(each, explained.at)))
         if view.lifts_at is not None and len(view.obstacles) > 1:
-            console.print(f"  All of it lifts by {moment(view.lifts_at, told.at)}.", style="green")
+            console.print(f"  All obstacles end by {moment(view.lifts_at, explained.at)}.", style="green")
 
 
-def _would_go(console: Console, view: MethodView) -> None:
+def _draw_command(console: Console, view: MethodView) -> None:
     command = view.command
     assert command is not None
-    when = f"could go once {view.after} has nothing to do" if view.after else "goes in the next pass"
+    when = f"once {view.after} has nothing to do" if view.after else "in the next pass"
     console.print(f"  {when}: {command.decision} {counted(len(command.candidates), 'node')}", style="green", end="")
-    bought = f", {counted(len(command.replacements), 'replacement')}" if command.replacements else ""
-    console.print(f"{bought}, {worth(command.saving * HOURS_PER_MONTH)}", style="green")
+    replacements = f", {counted(len(command.replacements), 'replacement')}" if command.replacements else ""
+    console.print(f"{replacements}, {worth(command.saving * HOURS_PER_MONTH)}", style="green")
 
 
 def lifting(refusal: Refusal, now: datetime) -> tuple[str, str]:
-    """When an obstacle lifts, and the colour of that."""
+    """Describe when an obstacle ends, with the color of that text."""
     if refusal.until is not None:
         return f" until {moment(refusal.until, now)}", "yellow"
-    return (" (permanent: somebody has to change it)", "red") if refusal.permanent else (" (may change)", "dim")
+    return (" (permanent: needs a manual change)", "red") if refusal.permanent else (" (may change)", "dim")
 
 
-def print_pool(told: PoolExplanation, output: str) -> None:
-    """What a NodePool allows now."""
-    print_document(pool_document(told), output, lambda console: _pool_text(console, told))
+def print_pool(explained: PoolExplanation, output: str) -> None:
+    """Print what the budgets and limits of a NodePool allow now."""
+    print_document(pool_document(explained), output, lambda console: _pool_text(console, explained))
 
 
-def pool_document(told: PoolExplanation) -> dict[str, Any]:
-    """What a NodePool allows now, as plain data."""
+def pool_document(explained: PoolExplanation) -> dict[str, Any]:
+    """Build the document of a NodePool."""
     return {
-        "nodepool": told.pool.name,
-        "at": stamp(told.at),
-        "consolidationPolicy": told.pool.consolidation_policy,
-        "nodes": {"total": told.counts.total, "disrupting": told.counts.disrupting},
-        "fault": told.fault or None,
-        "unreadable": told.unreadable or None,
-        "allowed": [_allowed_document(reason, told) for reason in told.allowances],
+        "nodepool": explained.pool.name,
+        "at": stamp(explained.at),
+        "consolidationPolicy": explained.pool.consolidation_policy,
+        "nodes": {"total": explained.counts.total, "disrupting": explained.counts.disrupting},
+        "fault": explained.fault or None,
+        "unreadable": explained.unreadable or None,
+        "allowed": [_allowed_document(reason, explained) for reason in explained.allowances],
         "budgets": [
             {
                 "number": each.number,
@@ -164,21 +164,21 @@ def pool_document(told: PoolExplanation) -> dict[str, Any]:
                 "closesAt": _stamp(each.closes_at),
                 "opensAt": _stamp(each.opens_at),
             }
-            for each in told.budgets
+            for each in explained.budgets
         ],
-        "limits": {each.resource: {"limit": str(each.limit), "used": str(each.used)} for each in told.limits},
+        "limits": {each.resource: {"limit": str(each.limit), "used": str(each.used)} for each in explained.limits},
         "conditions": [
             {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
-            for each in told.pool.status.conditions
+            for each in explained.pool.status.conditions
         ],
-        "members": [node.name for node in told.nodes],
+        "members": [node.name for node in explained.nodes],
     }
 
 
-def _allowed_document(reason: Reason, told: PoolExplanation) -> dict[str, Any]:
-    if reason is Reason.EXPIRED and told.expires:
-        return {"reason": str(reason), "limit": None, "left": None, "changesAt": None, "note": told.expires}
-    allowed, change = told.allowances[reason], _stamp(told.changes_at[reason])
+def _allowed_document(reason: Reason, explained: PoolExplanation) -> dict[str, Any]:
+    if reason is Reason.EXPIRED and explained.expires:
+        return {"reason": str(reason), "limit": None, "left": None, "changesAt": None, "note": explained.expires}
+    allowed, change = explained.allowances[reason], _stamp(explained.changes_at[reason])
     return {"reason": str(reason), "limit": allowed.limit, "left": allowed.left, "changesAt": change, "note": None}
 
 
@@ -186,20 +186,22 @@ def _stamp(instant: datetime | None) -> str | None:
     return None if instant is None else stamp(instant)
 
 
-def _pool_text(console: Console, told: PoolExplanation) -> None:
-    pool, counts = told.pool, told.counts
-    console.print(f"NodePool {pool.name} at {stamp(told.at)}", style="bold")
+def _pool_text(console: Console, explained: PoolExplanation) -> None:
+    pool, counts = explained.pool, explained.counts
+    console.print(f"NodePool {pool.name} at {stamp(explained.at)}", style="bold")
     kind = f"fixed at {counted(pool.spec.replicas or 0, 'node')}" if pool.static else pool.consolidation_policy
-    console.print(f"{kind}, {counted(counts.total, 'node')} ready, {counts.disrupting} going or NotReady", style="dim")
-    if told.unreadable:
-        console.print(f"\nBlocked: {told.unreadable}", style="red")
-    if told.fault:
-        console.print(f"\nBlocked: a budget cannot be understood, so nothing is disrupted: {told.fault}", style="red")
+    console.print(
+        f"{kind}, {counted(counts.total, 'node')} ready, {counts.disrupting} disrupting or NotReady", style="dim"
+    )
+    if explained.unreadable:
+        console.print(f"\nBlocked: {explained.unreadable}", style="red")
+    if explained.fault:
+        console.print(f"\nBlocked: a budget is invalid, so nothing is disrupted: {explained.fault}", style="red")
     else:
-        _allowed_text(console, told)
-    if told.limits:
+        _allowed_text(console, explained)
+    if explained.limits:
         table = plain_table("LIMIT", "USED", "OF")
-        for limit in told.limits:
+        for limit in explained.limits:
             table.add_row(limit.resource, str(limit.used), str(limit.limit))
         console.print()
         console.print(table)
@@ -212,29 +214,29 @@ def _pool_text(console: Console, told: PoolExplanation) -> None:
         console.print(table)
 
 
-def _allowed_text(console: Console, told: PoolExplanation) -> None:
+def _allowed_text(console: Console, explained: PoolExplanation) -> None:
     table = plain_table("FOR", "ALLOWED", "LEFT", "NEXT CHANGE")
-    for reason, allowed in told.allowances.items():
-        if reason is Reason.EXPIRED and told.expires:
-            table.add_row(f"{ACTION_BY_REASON[reason]} ({reason})", "-", "-", told.expires)
+    for reason, allowed in explained.allowances.items():
+        if reason is Reason.EXPIRED and explained.expires:
+            table.add_row(f"{ACTION_BY_REASON[reason]} ({reason})", "-", "-", explained.expires)
             continue
-        change = told.changes_at[reason]
+        change = explained.changes_at[reason]
         limit = "no limit" if allowed.limit is None else str(allowed.limit)
         left = "all" if allowed.left is None else str(allowed.left)
         colour = "red" if allowed.left == 0 else "green"
         named = f"{ACTION_BY_REASON[reason]} ({reason})"
-        table.add_row(named, limit, Text(left, style=colour), moment(change, told.at) if change else "never")
+        table.add_row(named, limit, Text(left, style=colour), moment(change, explained.at) if change else "never")
     console.print()
     console.print(table)
-    if not told.budgets:
+    if not explained.budgets:
         return
-    table = plain_table("BUDGET", "NODES", "IS", "FOR", "NOW", "WINDOW")
-    for each in told.budgets:
+    table = plain_table("BUDGET", "NODES", "LIMIT", "FOR", "NOW", "WINDOW")
+    for each in explained.budgets:
         reasons = "everything" if each.budget.reasons == VOLUNTARY else ", ".join(sorted(each.budget.reasons))
         spec = each.budget.spec
         window = f"{spec.schedule} for {spec.duration}" if spec.schedule else "always"
-        place = f"{each.number} of {len(told.budgets)}"
-        table.add_row(place, str(spec.nodes), str(each.limit), reasons, _force(each, told.at), window)
+        place = f"{each.number} of {len(explained.budgets)}"
+        table.add_row(place, str(spec.nodes), str(each.limit), reasons, _force(each, explained.at), window)
     console.print()
     console.print(table)
 
@@ -246,22 +248,22 @@ def _force(view: BudgetView, now: datetime) -> Text:
     return Text(f"opens {moment(view.opens_at, now)}" if view.opens_at else "never opens", style="dim")
 
 
-def print_pod(told: PodExplanation, output: str) -> None:
-    """Where a pod is, and what keeps it there."""
-    print_document(pod_document(told), output, lambda console: _pod_text(console, told))
+def print_pod(explained: PodExplanation, output: str) -> None:
+    """Print the node of a pod and what protects the pod from eviction."""
+    print_document(pod_document(explained), output, lambda console: _pod_text(console, explained))
 
 
-def pod_document(told: PodExplanation) -> dict[str, Any]:
-    """Where a pod is and what keeps it there, as plain data."""
+def pod_document(explained: PodExplanation) -> dict[str, Any]:
+    """Build the document of a pod."""
     return {
-        "pod": str(told.pod.key),
-        "at": stamp(told.at),
-        "node": told.node.name if told.node is not None else None,
-        "waits": told.waits or None,
+        "pod": str(explained.pod.key),
+        "at": stamp(explained.at),
+        "node": explained.node.name if explained.node is not None else None,
+        "waits": explained.waits or None,
         "protection": {
-            "active": told.protection.active,
-            "until": _stamp(told.protection.until),
-            "fault": told.protection.fault or None,
+            "active": explained.protection.active,
+            "until": _stamp(explained.protection.until),
+            "fault": explained.protection.fault or None,
         },
         "podDisruptionBudgets": [
             {
@@ -269,41 +271,43 @@ def pod_document(told: PodExplanation) -> dict[str, Any]:
                 "disruptionsAllowed": each.status.disruptions_allowed,
                 "neverAllows": never_allows(each),
             }
-            for each in told.pdbs
+            for each in explained.pdbs
         ],
         "evictionRefused": (
-            {"message": message(told.block), "permanent": told.block.permanent} if told.block is not None else None
+            {"message": message(explained.block), "permanent": explained.block.permanent}
+            if explained.block is not None
+            else None
         ),
-        "unreadable": told.unreadable or None,
+        "unreadable": explained.unreadable or None,
     }
 
 
-def _pod_text(console: Console, told: PodExplanation) -> None:
-    console.print(f"Pod {told.pod.key} at {stamp(told.at)}", style="bold")
-    if told.node is not None:
-        console.print(f"{told.pod.status.phase} on node {told.node.name}")
+def _pod_text(console: Console, explained: PodExplanation) -> None:
+    console.print(f"Pod {explained.pod.key} at {stamp(explained.at)}", style="bold")
+    if explained.node is not None:
+        console.print(f"{explained.pod.status.phase} on node {explained.node.name}")
     else:
-        console.print(f"{told.pod.status.phase} without a node: {told.waits}", style="yellow")
-    console.print(_protection_text(told))
-    for each in told.pdbs:
-        never = ", and never will as it is written" if never_allows(each) else ""
+        console.print(f"{explained.pod.status.phase} without a node: {explained.waits}", style="yellow")
+    console.print(_protection_text(explained))
+    for each in explained.pdbs:
+        never = ", and never will unless it is changed" if never_allows(each) else ""
         allowed = each.status.disruptions_allowed
         console.print(f"PodDisruptionBudget {each.key} allows {counted(allowed, 'eviction')} now{never}")
-    if told.block is not None:
-        lasting = "permanent: somebody has to change it" if told.block.permanent else "may change"
-        console.print(f"Eviction would be refused: {message(told.block)} ({lasting})", style="red")
-    elif told.pod.active and told.node is not None:
+    if explained.block is not None:
+        lasting = "permanent: needs a manual change" if explained.block.permanent else "may change"
+        console.print(f"Eviction would be refused: {message(explained.block)} ({lasting})", style="red")
+    elif explained.pod.active and explained.node is not None:
         console.print("Eviction would be allowed now.", style="green")
-    if told.unreadable and told.node is not None:
-        console.print(told.unreadable, style="red")
+    if explained.unreadable and explained.node is not None:
+        console.print(explained.unreadable, style="red")
 
 
-def _protection_text(told: PodExplanation) -> Text:
-    protected = told.protection
+def _protection_text(explained: PodExplanation) -> Text:
+    protected = explained.protection
     if not protected.active:
-        ended = f" since {moment(protected.until, told.at)}" if protected.until is not None else ""
+        ended = f" since {moment(protected.until, explained.at)}" if protected.until is not None else ""
         return Text(f"Not protected from disruption{ended}.")
     if protected.fault:
-        return Text(f"Protected for ever, as its annotation cannot be understood: {protected.fault}", style="red")
-    until = f"until {moment(protected.until, told.at)}" if protected.until is not None else "for ever"
+        return Text(f"Protected permanently, because its annotation is invalid: {protected.fault}", style="red")
+    until = f"until {moment(protected.until, explained.at)}" if protected.until is not None else "permanently"
     return Text(f"Protected from disruption {until}.", style="yellow")

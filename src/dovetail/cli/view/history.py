@@ -1,7 +1,4 @@
-"""One decision as people read it: what was decided, its plan, what else was looked at and refused, and how it ended.
-
-The ledger's answer as people and scripts read it.
-"""
+"""Prints decisions from the ledger: a list of many, or one with its plan, its refusals and its outcome."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -18,47 +15,47 @@ from dovetail.observe.ledger_query import LedgerDecision
 from dovetail.ports.ledger import LedgerNode
 
 Plain = Mapping[str, Any]
-SHOWN = 20  # refusals of one method; the document has more
-NOTHING_WEIGHED = {
-    "remove": "No pass decided this, so there was nothing to choose between.",
-    "": "What was weighed was not kept.",
+SHOWN = 20  # refusals of one method in text output; the document has more
+NO_PLAN = {
+    "remove": "This was not decided by a disruption pass, so there is no plan.",
+    "": "The plan was not recorded.",
 }
 
 
 def print_decision(decision: LedgerDecision, output: str) -> None:
-    """Print it in the form asked for."""
+    """Print one decision in an output format."""
     document = decision_document(decision)
     form = "text" if output == "wide" else output
     print_document(document, form, lambda console: draw_decision(console, document, everything=output == "wide"))
 
 
-def draw_decision(console: Console, told: Plain, *, everything: bool = False) -> None:
-    """For people."""
-    console.print(f"Decision {told['id']}: {told['act']}, {told['reason']}", style="bold")
-    console.print(told["why"])
+def draw_decision(console: Console, document: Plain, *, everything: bool = False) -> None:
+    """Draw one decision; `everything` lists all recorded refusals."""
+    console.print(f"Decision {document['id']}: {document['act']}, {document['reason']}", style="bold")
+    console.print(document["why"])
     console.print()
-    _draw_outcome(console, told)
-    _draw_nodes(console, "WENT", told["nodes"])
-    _draw_nodes(console, "CAME", told["made"])
-    if told["plan"] is None:
-        console.print(f"\n{NOTHING_WEIGHED.get(told['act'], NOTHING_WEIGHED[''])}", style="dim")
+    _draw_outcome(console, document)
+    _draw_nodes(console, "REMOVED", document["nodes"])
+    _draw_nodes(console, "LAUNCHED", document["made"])
+    if document["plan"] is None:
+        console.print(f"\n{NO_PLAN.get(document['act'], NO_PLAN[''])}", style="dim")
         return
-    _draw_plan(console, told["plan"])
-    _draw_refusals(console, told, everything=everything)
+    _draw_plan(console, document["plan"])
+    _draw_refusals(console, document, everything=everything)
 
 
-def _draw_outcome(console: Console, told: Plain) -> None:
-    ended = told["endedAt"]
+def _draw_outcome(console: Console, document: Plain) -> None:
+    ended = document["endedAt"]
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("taken", _instant(told["at"]))
+    table.add_row("decided", _instant(document["at"]))
     table.add_row("ended", _instant(ended) if ended else "not yet")
-    table.add_row("outcome", f"{told['outcome']}: {told['note']}" if told["note"] else told["outcome"])
-    if told["method"]:
-        table.add_row("method", told["method"])
-    cost = f"${told['costPerHourBefore']:.3f} -> ${told['costPerHourAfter']:.3f} an hour"
-    table.add_row("cost", f"{cost}, {worth(told['savingPerMonth'])}" if told["act"] == "disrupt" else cost)
-    table.add_row("pods", str(told["podsMoved"]))
+    table.add_row("outcome", f"{document['outcome']}: {document['note']}" if document["note"] else document["outcome"])
+    if document["method"]:
+        table.add_row("method", document["method"])
+    cost = f"${document['costPerHourBefore']:.3f} -> ${document['costPerHourAfter']:.3f} an hour"
+    table.add_row("cost", f"{cost}, {worth(document['savingPerMonth'])}" if document["act"] == "disrupt" else cost)
+    table.add_row("pods", str(document["podsMoved"]))
     console.print(table)
 
 
@@ -81,39 +78,35 @@ def _draw_plan(console: Console, plan: Plain) -> None:
         price = f", from ${each['pricePerHour']:.3f} an hour" if each["pricePerHour"] is not None else ""
         console.print(f"  a node of {each['nodepool']}: {types[0] if types else 'any type'}{more}{price}")
     if not plan["replacements"]:
-        console.print("  nothing has to be bought")
+        console.print("  no replacements")
     for each in plan["budgetUsed"]:
         limit = "no limit" if each["limit"] is None else f"of {each['limit']}"
         console.print(f"  budget of {each['nodepool']}: {each['used']} {limit}")
 
 
-def _draw_refusals(console: Console, told: Plain, *, everything: bool) -> None:
-    """What each method said; of nodes that were none of its business only how many."""
-    counts, named = told["refusals"]["counts"], told["refusals"]["named"]
+def _draw_refusals(console: Console, document: Plain, *, everything: bool) -> None:
+    """Draw the refusals of each method; those of nodes that do not concern a method are only counted."""
+    counts, named = document["refusals"]["counts"], document["refusals"]["named"]
     console.print("\nLeft alone", style="bold")
     if not counts:
-        console.print("  nothing" if told["act"] == "disrupt" else "  no pod: each that waited was given a place")
+        console.print("  nothing" if document["act"] == "disrupt" else "  no pod: every pending pod was scheduled")
         return
-    now, untold = datetime.fromisoformat(told["at"]), 0
+    now, unlisted = datetime.fromisoformat(document["at"]), 0
     for method in dict.fromkeys(each["method"] for each in counts):
         kinds = ", ".join(f"{each['code']} {each['nodes']}" for each in counts if each["method"] == method)
         console.print(f"  {method}: {kinds}", style="cyan")
-        mine = [each for each in named if each["method"] == method and (everything or _tells(each))]
+        mine = [each for each in named if each["method"] == method and (everything or each["code"] not in UNCONCERNED)]
         shown = mine if everything else mine[:SHOWN]
-        untold += sum(each["nodes"] for each in counts if each["method"] == method) - len(shown)
+        unlisted += sum(each["nodes"] for each in counts if each["method"] == method) - len(shown)
         table = plain_table("", "", "")
         table.show_header = False
         for each in shown:
             table.add_row(Text(f"    {each['node']}"), lasts(each, now), each["message"])
         if shown:
             console.print(table)
-    if untold:
-        more = "; -o wide names more" if len(named) > 0 and not everything else ""
-        console.print(f"  {untold} more are only counted{more}", style="dim")
-
-
-def _tells(refusal: Plain) -> bool:
-    return refusal["code"] not in UNCONCERNED
+    if unlisted:
+        more = "; -o wide lists more" if len(named) > 0 and not everything else ""
+        console.print(f"  {unlisted} more not listed{more}", style="dim")
 
 
 def _instant(written: str) -> str:
@@ -125,14 +118,14 @@ _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}
 
 
 def print_history(decisions: Sequence[LedgerDecision], output: str, node: str = "") -> None:
-    """Print them, newest first, in the form asked for."""
+    """Print decisions, newest first, in an output format."""
     document = history_document(decisions)
     form = "text" if output == "wide" else output
     print_document(document, form, lambda console: draw_history(console, decisions, wide=output == "wide", node=node))
 
 
 def history_document(decisions: Iterable[LedgerDecision]) -> dict[str, Any]:
-    """The decisions as plain data."""
+    """Build the document of many decisions."""
     return {"decisions": [_plain(each) for each in decisions]}
 
 
@@ -160,12 +153,12 @@ def _plain(decision: LedgerDecision) -> dict[str, Any]:
 
 
 def decision_document(decision: LedgerDecision) -> dict[str, Any]:
-    """One decision with its plan and refusals; both are null where nothing was weighed, or nobody kept it."""
-    weighed = decision.considered
+    """Build the document of one decision; plan and refusals are null if they were not recorded."""
+    considered = decision.considered
     return {
         **_plain(decision),
         "plan": None
-        if weighed is None
+        if considered is None
         else {
             "replacements": [
                 {
@@ -174,16 +167,16 @@ def decision_document(decision: LedgerDecision) -> dict[str, Any]:
                     "choices": each.choices,
                     "pricePerHour": None if each.price is None else round(each.price, 6),
                 }
-                for each in weighed.purchases
+                for each in considered.purchases
             ],
             "budgetUsed": [
-                {"nodepool": each.nodepool, "used": each.used, "limit": each.limit} for each in weighed.budgets
+                {"nodepool": each.nodepool, "used": each.used, "limit": each.limit} for each in considered.budgets
             ],
         },
         "refusals": None
-        if weighed is None
+        if considered is None
         else {
-            "counts": [{"method": each.method, "code": each.code, "nodes": each.nodes} for each in weighed.counts],
+            "counts": [{"method": each.method, "code": each.code, "nodes": each.nodes} for each in considered.counts],
             "named": [
                 {
                     "method": each.method,
@@ -193,7 +186,7 @@ def decision_document(decision: LedgerDecision) -> dict[str, Any]:
                     "until": stamp(each.until) if each.until is not None else None,
                     "permanent": each.permanent,
                 }
-                for each in weighed.refusals
+                for each in considered.refusals
             ],
         },
     }
@@ -212,9 +205,9 @@ def _facts(facts: LedgerNode) -> dict[str, Any]:
 
 
 def draw_history(console: Console, decisions: Sequence[LedgerDecision], *, wide: bool, node: str = "") -> None:
-    """As a table for people."""
+    """Draw decisions as a table."""
     if not decisions:
-        console.print(f"The ledger knows nothing about {node}." if node else "The ledger has no such decision.")
+        console.print(f"The ledger has no decision about {node}." if node else "The ledger has no matching decision.")
         return
     headings = ["WHEN (UTC)", "WHAT", "REASON", "NODES", "NODEPOOL", "PODS", "$/HOUR", "OUTCOME", "WHY"]
     table = plain_table(*headings, *(["MADE", "ENDED", "DECISION"] if wide else []))
@@ -233,15 +226,13 @@ def draw_history(console: Console, decisions: Sequence[LedgerDecision], *, wide:
         ]
         table.add_row(*row, *(_more(each) if wide else ()))
     console.print(table)
-    saved = sum(each.cost_before - each.cost_after for each in decisions if each.act == "disrupt" and _ended(each))
+    saved = sum(
+        each.cost_before - each.cost_after for each in decisions if each.act == "disrupt" and each.outcome == "done"
+    )
     commands = sum(each.act == "disrupt" for each in decisions)
     if commands:
         worth = f"${saved * HOURS_PER_MONTH:,.2f} a month"
         console.print(f"\n{counted(len(decisions), 'decision')}; {counted(commands, 'command')} saved {worth}.")
-
-
-def _ended(decision: LedgerDecision) -> bool:
-    return decision.outcome == "done"
 
 
 def _more(decision: LedgerDecision) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""The table of nodes: what each is, how far it has come, and how full it is."""
+"""The table of nodes in `dovetail demo`: instance type, price, age, state and utilization."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,37 +23,37 @@ STATES = {
     "Draining": "magenta",
     "Lost": "red",
 }
-_WIDE = 104  # columns from which pool, zone and capacity type have room
-_FIRM = {"$/H": 5, "AGE": 4, "STATE": 11, "CPU": 8, "MEM": 8, "PODS": 4}  # never narrower than this
+_WIDE = 104  # terminals of this width show NodePool, zone and capacity type
+_MIN_WIDTHS = {"$/H": 5, "AGE": 4, "STATE": 11, "CPU": 8, "MEM": 8, "PODS": 4}  # never narrower than this
 _UNICODE_BAR, _ASCII_BAR = ("█", "░"), ("#", ".")
 
 
 @dataclass(frozen=True, slots=True)
 class TableSize:
-    """How much may be shown, and with which letters."""
+    """The size of the table in columns and rows, and whether the terminal can print Unicode."""
 
     width: int
     rows: int
     unicode: bool = True
 
 
-def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: TableSize) -> Table:
-    """As many nodes as there is room for, oldest first; those with news when not all fit."""
-    wide = room.width >= _WIDE
+def node_table(nodes: tuple[ClusterNode, ...], now: datetime, size: TableSize) -> Table:
+    """Build the table, oldest nodes first. If not all fit, nodes that are not Ready take precedence."""
+    wide = size.width >= _WIDE
     gap = (0, 2, 0, 0) if wide else (0, 1, 0, 0)
     table = Table(box=None, expand=wide, pad_edge=False, padding=gap, header_style="bold dim")
     for heading in _headings(wide=wide):
         side: Literal["left", "right"] = "right" if heading in {"$/H", "AGE", "PODS"} else "left"
-        table.add_column(heading, no_wrap=True, justify=side, min_width=_FIRM.get(heading))
+        table.add_column(heading, no_wrap=True, justify=side, min_width=_MIN_WIDTHS.get(heading))
     shown = sorted(nodes, key=_age_order)
-    left_out = max(0, len(shown) - room.rows)
+    left_out = max(0, len(shown) - size.rows)
     if left_out:
-        keep = max(0, room.rows - 1)
+        keep = max(0, size.rows - 1)
         left_out = len(shown) - keep
-        shown = sorted(sorted(shown, key=_news_order)[:keep], key=_age_order)
+        shown = sorted(sorted(shown, key=_not_ready_first)[:keep], key=_age_order)
     for each in shown:
-        table.add_row(*_cells(each, now, room, wide=wide))
-    if left_out and room.rows > 0:
+        table.add_row(*_cells(each, now, size, wide=wide))
+    if left_out and size.rows > 0:
         table.add_row(Text(f"and {left_out} more", style="dim"))
     return table
 
@@ -64,16 +64,16 @@ def _headings(*, wide: bool) -> tuple[str, ...]:
 
 
 def _age_order(each: ClusterNode) -> tuple[str, str]:
-    speaker = each.claim or each.node
-    created_at = speaker.metadata.creation_timestamp if speaker is not None else None
+    owner = each.claim or each.node
+    created_at = owner.metadata.creation_timestamp if owner is not None else None
     return (created_at.isoformat() if created_at else "", each.name)
 
 
-def _news_order(each: ClusterNode) -> tuple[bool, tuple[str, str]]:
+def _not_ready_first(each: ClusterNode) -> tuple[bool, tuple[str, str]]:
     return (stage_of(each) == "Ready", _age_order(each))
 
 
-def _cells(each: ClusterNode, now: datetime, room: TableSize, *, wide: bool) -> list[Text | str]:
+def _cells(each: ClusterNode, now: datetime, size: TableSize, *, wide: bool) -> list[Text | str]:
     labels, state = each.labels, stage_of(each)
     price = labels.get(PRICE)
     zone = labels.get(ZONE, "")
@@ -82,7 +82,7 @@ def _cells(each: ClusterNode, now: datetime, room: TableSize, *, wide: bool) -> 
         if wide
         else [labels.get(INSTANCE_TYPE, ""), zone.rpartition("-")[2][-2:]]
     )
-    length = max(4, min(16, (room.width - 92) // 4)) if wide else 4
+    length = max(4, min(16, (size.width - 92) // 4)) if wide else 4
     name = each.claim.name if each.claim is not None else short_name(each.name)
     return [
         name,
@@ -90,15 +90,15 @@ def _cells(each: ClusterNode, now: datetime, room: TableSize, *, wide: bool) -> 
         f"{float(price):.3f}" if price else "",
         _age(each, now),
         Text(state, style=STATES[state]),
-        bar(_share(each, CPU), length, unicode=room.unicode),
-        bar(_share(each, MEMORY), length, unicode=room.unicode),
+        bar(_share(each, CPU), length, unicode=size.unicode),
+        bar(_share(each, MEMORY), length, unicode=size.unicode),
         str(sum(not pod.terminal for pod in each.pods)),
     ]
 
 
 def _age(each: ClusterNode, now: datetime) -> str:
-    speaker = each.claim or each.node
-    created_at = speaker.metadata.creation_timestamp if speaker is not None else None
+    owner = each.claim or each.node
+    created_at = owner.metadata.creation_timestamp if owner is not None else None
     seconds = max(0, int((now - created_at).total_seconds())) if created_at else 0
     if seconds < 120:
         return f"{seconds}s"
@@ -106,14 +106,14 @@ def _age(each: ClusterNode, now: datetime) -> str:
 
 
 def _share(each: ClusterNode, resource: str) -> float:
-    """How much of a resource its pods ask for. A claim without instance has no size yet."""
+    """Return the requested fraction of a resource; 0 for a NodeClaim that is not launched."""
     total = each.allocatable.get(resource) if each.launched else None
     used = each.requested.get(resource)
     return used.number / total.number if total and used else 0.0
 
 
 def bar(share: float, length: int, *, unicode: bool) -> Text:
-    """A share as a bar of so many letters, and in percent."""
+    """Draw a fraction as a bar with its percentage."""
     full, empty = _UNICODE_BAR if unicode else _ASCII_BAR
     filled = min(length, round(share * length)) or (1 if share > 0 else 0)
     colour = "green" if share >= 0.6 else "yellow" if share >= 0.25 else "red"

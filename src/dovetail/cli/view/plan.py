@@ -1,4 +1,4 @@
-"""A plan as people and scripts read it."""
+"""Prints a plan: its commands with savings and budget use, then every other node with the reason it is left alone."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ _NO_EDGE = 1000  # wide enough for any table
 
 
 def print_plan(plan: PassPlan, snapshot: Snapshot, output: str) -> None:
-    """Print it in the form asked for."""
+    """Print the plan in an output format."""
     document = plan_document(plan, snapshot)
     print_document(document, output, lambda console: draw_plan(console, document))
 
 
 def plan_document(plan: PassPlan, snapshot: Snapshot) -> dict[str, Any]:
-    """Everything a plan says, as plain data."""
+    """Build the document of a plan."""
     managed = [node for node in snapshot.nodes if node.managed]
     return {
         "at": stamp(plan.at),
@@ -63,7 +63,7 @@ def _command(command: Command, plan: PassPlan) -> dict[str, Any]:
 
 
 def _used(command: Command, plan: PassPlan) -> Iterable[dict[str, Any]]:
-    """What each pool's budget stands at once this command and those before it run."""
+    """Yield the budget use of each NodePool of the command, including the earlier commands of the plan."""
     going = Counter(each.pool.name for each in command.candidates)
     for earlier in plan.commands[: plan.commands.index(command)]:
         going.update(each.pool.name for each in earlier.candidates if each.pool.name in going)
@@ -86,19 +86,19 @@ def _budgets(plan: PassPlan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
 
 
 def _left_alone(plan: PassPlan, names: set[str]) -> Iterable[dict[str, Any]]:
-    """Every node that stays, with what each method has against it."""
-    taken = {each.name for command in plan.commands for each in command.candidates}
+    """Yield every node without a command, with the deciding refusal and those of all methods."""
+    disrupted = {each.name for command in plan.commands for each in command.candidates}
     refused = refusals_by_node(plan)
-    for name in sorted(names - taken):
+    for name in sorted(names - disrupted):
         why = refused.get(name, {})
         deciding = refusal_document(deciding_refusal(why, name))
         because = {"because": deciding.pop("message")}
-        said = {method: refusal_document(each) for method, each in why.items()}
-        yield {"node": name, **because, **deciding, "why": said}
+        by_method = {method: refusal_document(each) for method, each in why.items()}
+        yield {"node": name, **because, **deciding, "why": by_method}
 
 
 def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message) -> dict[str, Any]:
-    """One refusal as plain data: its code and words, whether waiting helps, and until when."""
+    """Build the document of a refusal; `words` turns it into a message."""
     return {
         "code": str(refusal.code),
         "message": words(refusal),
@@ -108,7 +108,7 @@ def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message
 
 
 def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
-    """For people: the commands, then every node left alone."""
+    """Draw the commands, then every node that is left alone."""
     console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
     console.print()
     if document["commands"]:
@@ -126,7 +126,7 @@ def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
 
 
 def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:
-    """As a table where there is room for one, else one after the other."""
+    """Print the commands as a table, or as paragraphs if the terminal is too narrow."""
     table = _commands_table(commands)
     if console.measure(table, options=console.options.update(width=_NO_EDGE)).maximum <= console.width:
         console.print(table)
@@ -136,8 +136,10 @@ def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> 
         console.print(f"{each['decision']} {nodes}: {each['reason']} ({each['method']})", style="cyan")
         console.print(f"  {worth(each['savingPerMonth'])}, {pods} moved")
         console.print(f"  nodes: {', '.join(each['nodes'])}")
-        console.print(f"  replaced by: {'; '.join(_bought(one) for one in each['replacements']) or 'nothing'}")
-        console.print(f"  budget used: {', '.join(_spent(one) for one in each['budgetUsed'])}")
+        console.print(
+            f"  replaced by: {'; '.join(_replacement_text(one) for one in each['replacements']) or 'nothing'}"
+        )
+        console.print(f"  budget used: {', '.join(_budget_text(one) for one in each['budgetUsed'])}")
 
 
 def _commands_table(commands: Iterable[Mapping[str, Any]]) -> Table:
@@ -149,19 +151,19 @@ def _commands_table(commands: Iterable[Mapping[str, Any]]) -> Table:
             "\n".join(each["nodes"]),
             str(each["podsMoved"]),
             f"{each['savingPerMonth']:,.2f}",
-            "\n".join(_bought(one) for one in each["replacements"]) or "nothing",
-            "\n".join(_spent(one) for one in each["budgetUsed"]),
+            "\n".join(_replacement_text(one) for one in each["replacements"]) or "nothing",
+            "\n".join(_budget_text(one) for one in each["budgetUsed"]),
         )
     return table
 
 
-def _bought(replacement: Mapping[str, Any]) -> str:
+def _replacement_text(replacement: Mapping[str, Any]) -> str:
     types = replacement["instanceTypes"]
     more = f" or {counted(len(types) - 1, 'other')}" if len(types) > 1 else ""
     return f"{types[0] if types else 'a node'}{more} of {replacement['nodepool']}"
 
 
-def _spent(budget: Mapping[str, Any]) -> str:
+def _budget_text(budget: Mapping[str, Any]) -> str:
     limit = "no limit" if budget["limit"] is None else f"of {budget['limit']}"
     return f"{budget['nodepool']}: {budget['used']} {limit}"
 
@@ -174,7 +176,7 @@ def _left_alone_table(nodes: Iterable[Mapping[str, Any]], now: datetime) -> Tabl
 
 
 def lasts(left: Mapping[str, Any], now: datetime) -> Text:
-    """Until when a refusal stands, as people read it."""
+    """Describe until when a refusal lasts."""
     if left["until"] is not None:
         return Text(f"until {moment(datetime.fromisoformat(left['until']), now)}", style="yellow")
     return Text("permanent", style="red") if left["permanent"] else Text("may change", style="dim")

@@ -1,4 +1,4 @@
-"""How commands that look print: one document as JSON or YAML, or as text for people, in a terminal or a pipe."""
+"""Shared printing: documents as JSON, YAML or text, plain tables, and the formats of times, counts and savings."""
 
 import io
 import re
@@ -14,11 +14,11 @@ from rich.text import Text
 from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 from dovetail.model import instants
 
-WIDEST = 4000  # a pipe has no width of its own
+WIDEST = 4000  # columns of the text in a pipe, so that no line is wrapped
 
 
 def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[Console], None]) -> None:
-    """Print in the form asked for; `as_text` draws it for people."""
+    """Print a document in an output format; `as_text` draws the text form."""
     if output == "json":
         echo(json_text(document))
     elif output == "yaml":
@@ -26,13 +26,13 @@ def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[
     elif sys.stdout.isatty():
         as_text(make_console())
     else:
-        paper = io.StringIO()
-        as_text(make_console(file=paper, width=WIDEST, color_system=None))
-        echo("".join(f"{line.rstrip()}\n" for line in paper.getvalue().split("\n")).removesuffix("\n"), nl=False)
+        buffer = io.StringIO()
+        as_text(make_console(file=buffer, width=WIDEST, color_system=None))
+        echo("".join(f"{line.rstrip()}\n" for line in buffer.getvalue().split("\n")).removesuffix("\n"), nl=False)
 
 
 def plain_table(*headings: str) -> Table:
-    """Columns under headings, without lines."""
+    """Make a table without borders."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
     for heading in headings:
         table.add_column(Text(heading), overflow="fold")
@@ -40,12 +40,12 @@ def plain_table(*headings: str) -> Table:
 
 
 def stamp(instant: datetime) -> str:
-    """An instant for scripts."""
+    """Format a time for documents."""
     return instants.stamp(instant)
 
 
 def moment(instant: datetime, now: datetime) -> str:
-    """An instant for people: the time alone when it is today, seconds only where they matter."""
+    """Format a time for text: without the date if it is today, without seconds if they are zero."""
     clock = f"{instant:%H:%M}" if instant.second == 0 else f"{instant:%H:%M:%S}"
     if instant.date() == now.date():
         return f"{clock} UTC"
@@ -53,28 +53,28 @@ def moment(instant: datetime, now: datetime) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 node`, `2,000 nodes`."""
+    """Format a count with its noun: `1 node`, `2,000 nodes`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def short_name(node: str) -> str:
-    """A kwok node by the name of its NodeClaim; any other by its own."""
+    """Shorten the name of a kwok node to the name of its NodeClaim."""
     if not node.startswith("kwok-"):
         return node
     return node.removeprefix("kwok-").rpartition("-")[0] or node
 
 
 def short_names(text: str) -> str:
-    """A text with the kwok nodes in it called by the names of their NodeClaims."""
+    """Shorten the names of all kwok nodes in a text."""
     return re.sub(r"kwok-[a-z0-9.-]+", lambda found: short_name(found.group()), text)
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds since the start."""
+    """Format seconds as HH:MM:SS."""
     whole = int(seconds)
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def worth(saving: float) -> str:
-    """`saves $7.30 a month`, or what it costs more."""
+    """Format a monthly saving: `saves $7.30 a month`, or `costs $7.30 a month more`."""
     return f"saves ${saving:,.2f} a month" if saving >= 0 else f"costs ${-saving:,.2f} a month more"

@@ -1,4 +1,4 @@
-"""What came of one run of a simulation, as tables."""
+"""Prints the report of one simulation run: summary, days, NodePools and, on request, the timeline of nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Report = dict[str, Any]
 
 
 def print_report(report: Report, output: str, *, timeline: bool = False) -> None:
-    """One run; with `timeline`, every node that came and went."""
+    """Print the report of one run; with `timeline`, also when each node was launched, disrupted and removed."""
     print_document(report, output, lambda console: _report(console, report, timeline=timeline))
 
 
@@ -39,24 +39,24 @@ def _report(console: Console, report: Report, *, timeline: bool) -> None:
 
 def _summary(console: Console, report: Report) -> None:
     cost, pending, nodes = report["cost"], report["pending"], report["nodes"]
-    over = "" if cost["overLowerBound"] is None else f", {cost['overLowerBound']:.1%} over it"
+    over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} above it)"
     floor = "not known" if cost["lowerBound"] is None else dollars(cost["lowerBound"])
     reasons = ", ".join(f"{number} {reason}" for reason, number in report["disruptions"].items()) or "none"
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("Cost", f"{dollars(cost['total'])}; it could not be less than {floor}{over}")
-    table.add_row("Nodes", f"{nodes['born']} born, {nodes['gone']} gone, at most {nodes['most']} at once")
+    table.add_row("Cost", f"{dollars(cost['total'])}; lower bound {floor}{over}")
+    table.add_row("Nodes", f"{nodes['born']} launched, {nodes['gone']} removed, at most {nodes['most']} at once")
     table.add_row("Disrupted", reasons)
     table.add_row("Evictions", f"{report['evictions']:,}")
     mean, p95, most = (f"{pending[key]:g} s" for key in ("meanSeconds", "p95Seconds", "mostSeconds"))
-    waits = f"{mean} on average, p95 {p95}, at most {most}"
-    table.add_row("Pods waited", f"{waits}; {pending['podHours']:,.1f} pod hours; {pending['stillWaiting']} still wait")
+    waits = f"{mean} on average, p95 {p95}, at most {most}; {pending['podHours']:,.1f} pod hours in total"
+    table.add_row("Pending pods", f"{waits}; {pending['stillWaiting']} still pending")
     table.add_row("API calls", f"{report['apiCalls']:,}")
     console.print(table)
 
 
 def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
-    table = plain_table("DAY", "COST", "FLOOR", "OVER", "EVICTIONS", "BORN", "GONE", "PENDING")
+    table = plain_table("DAY", "COST", "FLOOR", "OVER", "EVICTIONS", "LAUNCHED", "REMOVED", "PENDING")
     for each in days:
         floor = each["lowerBound"]
         table.add_row(
@@ -73,7 +73,7 @@ def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
-    heads = ("COST", "BORN", "GONE", "MOST", "EVICTIONS", "PENDING", "LEAVING", "BUDGET USED", "DISRUPTED")
+    heads = ("COST", "LAUNCHED", "REMOVED", "MOST", "EVICTIONS", "PENDING", "LEAVING", "BUDGET USED", "DISRUPTED")
     table = plain_table("NODEPOOL", *heads)
     for name, pool in pools.items():
         reasons = ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-"
@@ -84,7 +84,7 @@ def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _timeline(console: Console, moments: Sequence[Mapping[str, Any]]) -> None:
-    table = plain_table("AFTER", "WHAT", "NODE", "NODEPOOL", "REASON")
+    table = plain_table("TIME", "EVENT", "NODE", "NODEPOOL", "REASON")
     for each in moments:
         table.add_row(_after(each["at"]), each["what"], each["node"], each["nodePool"], each["reason"] or "-")
     console.print(table)

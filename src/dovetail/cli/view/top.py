@@ -1,7 +1,7 @@
-"""The cluster in a terminal: every node with what it costs, how full it is, how far it has come and what it waits for.
+"""Draws `dovetail top`: NodePools and nodes with price, age, state, utilization and what they wait for.
 
-All values are those of the page; here they are put in order and drawn to fit. As many rows as the terminal is high,
-from wherever the reader is; columns give way from the least telling on when it is narrow.
+The values are the node summaries ("tiles") of the dashboard. This module sorts them, sums them by NodePool and fits
+them to the terminal: rows by scroll position, columns by width; narrow terminals drop the less important columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,37 +28,37 @@ ORDERS: dict[str, Callable[[Plain], Any]] = {
     "waits": lambda tile: tile.get("code", ""),
     "age": lambda tile: tile["created"] or "",
 }
-"""As the page orders them; equals by name."""
+"""Sort keys by name of the order, as on the dashboard. Equal nodes are sorted by name."""
 
-_KEYS = "s order  n NodePool  arrows, space, b move  q quits"
-_FIRM = {"$/H": 6, "AGE": 4, "STATE": 11, "PODS": 4}
+_KEYS = "s order  n NodePool  arrows, space, b scroll  q quit"
+_MIN_WIDTHS = {"$/H": 6, "AGE": 4, "STATE": 11, "PODS": 4}
 _RIGHT = frozenset({"$/H", "AGE", "PODS"})
-_WIDTHS = (  # from so many columns on there is room for these
+_WIDTHS = (  # least width of the terminal, columns of the table, length of the bars
     (150, ("NODE", "TYPE", "CAPACITY", "ZONE", "$/H", "AGE", "STATE", "CPU", "MEM", "PODS", "WAITS FOR"), 8),
     (112, ("NODE", "TYPE", "$/H", "AGE", "STATE", "CPU", "MEM", "PODS", "WAITS FOR"), 4),
     (84, ("NODE", "TYPE", "$/H", "STATE", "CPU", "MEM", "WAITS FOR"), 3),
     (56, ("NODE", "STATE", "CPU", "MEM", "WAITS FOR"), 0),
     (0, ("NODE", "STATE", "CPU"), 0),
 )
-_NAME_SHARE = 0.3  # of the width, at most
+_NAME_SHARE = 0.3  # largest share of the width for node names
 
 
 @dataclass(frozen=True)
 class TopView:
-    """What the reader wants to see."""
+    """The chosen order and NodePool, and the scroll position."""
 
     order: str = "pool"
     nodepool: str = ""
-    first: int = 0  # the row at the top
+    first: int = 0  # index of the top row
 
 
 def percent(pair: Sequence[float]) -> int:
-    """How much of the second the first is; halves up, as on the page."""
+    """Return used of total in percent, rounded half up as on the dashboard."""
     return int(100 * pair[0] / pair[1] + 0.5) if pair[1] else 0
 
 
 def top_document(tiles: Iterable[Plain], summary: Plain, choice: TopView) -> Plain:
-    """What is shown, as plain data: the summary of the whole cluster, and the chosen nodes in order, added up."""
+    """Build the document: the summary of the cluster, the chosen nodes in order, and their sums."""
     key = ORDERS[choice.order]
     chosen = [tile for tile in tiles if not choice.nodepool or tile["pool"] == choice.nodepool]
     nodes = sorted(chosen, key=lambda tile: (key(tile), tile["name"]))
@@ -66,7 +66,7 @@ def top_document(tiles: Iterable[Plain], summary: Plain, choice: TopView) -> Pla
 
 
 def draw_top(console: Console, document: Plain, choice: TopView) -> None:
-    """All of it, once."""
+    """Draw all rows once."""
     room = console.width
     for line in _head(document, choice, room):
         console.print(line)
@@ -75,7 +75,7 @@ def draw_top(console: Console, document: Plain, choice: TopView) -> None:
 
 
 def top_screen(document: Plain, choice: TopView, console: Console) -> tuple[RenderableType, TopView]:
-    """As much as fits on the screen, and where the reader is after all: never past the end."""
+    """Draw the rows that fit on the screen; returns the view with a scroll position that is not past the end."""
     width, height = console.size
     head = _head(document, choice, width)
     rows = _rows(document, choice)
@@ -91,18 +91,18 @@ def top_screen(document: Plain, choice: TopView, console: Console) -> tuple[Rend
 
 
 def page_size(height: int, head: int) -> int:
-    """Rows of nodes that fit below the head, its headings, and above the foot."""
+    """Return the number of rows between the header and the footer."""
     return max(1, height - head - 2)
 
 
 def waiting_screen(missing: Sequence[str]) -> RenderableType:
-    """Nothing is known yet."""
+    """Draw the screen while data is missing."""
     lines = [Text(f"  {each}", style="dim") for each in missing]
-    return Group(Text(" Dovetail ", style="bold reverse"), Text("Nothing to see yet:"), *lines)
+    return Group(Text(" Dovetail ", style="bold reverse"), Text("Waiting for data:"), *lines)
 
 
 def _rows(document: Plain, choice: TopView) -> list[Plain]:
-    """By pool, each under its sums; in any other order one after the other."""
+    """Return the rows; in the order by NodePool, each NodePool starts with a row of its sums."""
     nodes: list[Plain] = document["nodes"]
     if choice.order != "pool":
         return nodes
@@ -127,7 +127,7 @@ def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
         Text.assemble(
             (f" {counted(shown['nodes'], 'node')}", "bold"),
             f"  {counted(shown['pods'], 'pod')}",
-            (f"  {summary['pending']} waiting", "bold yellow" if summary["pending"] else "dim"),
+            (f"  {summary['pending']} pending", "bold yellow" if summary["pending"] else "dim"),
             (f"  ${shown['costPerHour']:,.3f}/h", "bold"),
             f" ${shown['costPerHour'] * HOURS_PER_MONTH:,.2f} a month",
             f"  cpu {percent(shown['cpu'])}%  memory {percent(shown['memory'])}%",
@@ -144,11 +144,11 @@ def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
 def _next(summary: Plain) -> Text:
     planned = summary.get("planned")
     if planned is None:
-        return Text(" Next pass: being worked out", style="dim")
+        return Text(" Next pass: not computed yet", style="dim")
     if not planned["nodes"]:
-        return Text(" Next pass: nothing would be disrupted", style="dim")
-    going = f" Next pass: {counted(planned['nodes'], 'node')} would go, {worth(planned['savingPerMonth'])}"
-    return Text(going, style="bold green")
+        return Text(" Next pass: disrupts nothing", style="dim")
+    disrupted = f" Next pass: disrupts {counted(planned['nodes'], 'node')}, {worth(planned['savingPerMonth'])}"
+    return Text(disrupted, style="bold green")
 
 
 def _table(rows: Iterable[Plain], document: Plain, width: int, *, unicode: bool) -> Table:
@@ -157,7 +157,7 @@ def _table(rows: Iterable[Plain], document: Plain, width: int, *, unicode: bool)
     for heading in headings:
         side: Literal["left", "right"] = "right" if heading in _RIGHT else "left"
         rest = heading == ("WAITS FOR" if "WAITS FOR" in headings else "NODE")
-        firm = length + 5 if heading in {"CPU", "MEM"} else _FIRM.get(heading)
+        firm = length + 5 if heading in {"CPU", "MEM"} else _MIN_WIDTHS.get(heading)
         widest = max(8, int(width * _NAME_SHARE)) if heading == "NODE" and not rest else None
         table.add_column(
             heading,
@@ -176,12 +176,12 @@ def _table(rows: Iterable[Plain], document: Plain, width: int, *, unicode: bool)
 
 
 def _edge(width: int) -> int | None:
-    """Where the table ends; in a pipe nowhere."""
+    """Return the width of the table; None, for no limit, in a pipe."""
     return width if width < WIDEST else None
 
 
 def _sums(row: Plain, length: int, *, unicode: bool) -> dict[str, Text | str]:
-    """A pool: what all its nodes are together."""
+    """Return the cells of a NodePool: the sums over its nodes."""
     return {
         "NODE": Text(f"{row['heading']} ({row['nodes']})", style="bold cyan"),
         "$/H": Text(f"{row['costPerHour']:.3f}" if row["managed"] else "", style="bold"),
