@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, parse_instance_type
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
 from dovetail.model.catalog import InstanceType
 from dovetail.model.requirements import Requirements
@@ -73,7 +73,7 @@ def differences() -> Iterator[Difference]:
     """Every type whose room differs, and why."""
     said = described()
     for name, wanted in published().items():
-        ec2_type = read_machine(said[name], facts_by_type()) if name in said else None
+        ec2_type = parse_instance_type(said[name], facts_by_type()) if name in said else None
         if ec2_type is None:
             yield Difference(name, wanted, (), NOT_DESCRIBED)
             continue

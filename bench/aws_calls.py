@@ -42,7 +42,7 @@ async def launch(account: Any, nodes: int) -> tuple[list[Any], Counter[str]]:
 async def idle_hour(account: Any, claims: list[Any]) -> Counter[str]:
     """An hour in which nothing happens: classes are looked after, lists compared, drift judged, warnings heard."""
     await account.aws.call("sqs", "create_queue", QueueName=account.name)
-    checks = StatusChecks(account.parts.aws, account.clock, every=0.0)
+    checks = StatusChecks(account.parts.aws, account.clock, poll_seconds=0.0)
     queue = SqsQueue(account.parts.aws, account.name, polling=Polling(wait=0))
     account.proxy.calls.clear()
     for minute in range(60):

@@ -242,7 +242,7 @@ def test_all_faults_of_a_scenario_are_reported_together(tmp_path):
         "spec.workloads[0].cpu: 'much' is not a quantity",
         "spec.workloads[0].replica: is not known; did you mean replicas?",
         "spec.workloads[0]: needs exactly one of replicas, turns, daily and runs",
-        "spec.objects[0].spec.disruption.consolidateAfter: is not written in the expected form",
+        "spec.objects[0].spec.disruption.consolidateAfter: does not have the expected form",
         "spec.objects[0].spec.disruption.budget: is not a field here and would be dropped; did you mean budgets?",
         "spec.objects[1]: needs apiVersion, kind and metadata.name",
         "spec.objects[2].spec.replicas: must be a whole number >= 0 (got 'many')",

@@ -41,7 +41,7 @@ def test_valid_manifests_exit_with_0(write):
 def test_faults_exit_with_1_and_name_line_path_value_and_remedy(write):
     result = run("validate", write("pool.yaml", pool(), disrupted(consolidateAfter="soon")))
     assert result.exit_code == 1
-    assert "spec.disruption.consolidateAfter: is not written in the expected form (got 'soon')" in result.output
+    assert "spec.disruption.consolidateAfter: does not have the expected form (got 'soon')" in result.output
     assert "such as 30s" in result.output
     assert "line " in result.output
 

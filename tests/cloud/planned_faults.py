@@ -1,8 +1,8 @@
-"""Errors planned for the next calls of a World, one each."""
+"""Planned errors for the next calls of a World, one each."""
 
 
 class PlannedFaults:
-    """Raises what was planned for an operation, before the call, or after it has taken effect."""
+    """Raises the planned error of an operation, before the call or after it took effect."""
 
     def __init__(self):
         self._before = []

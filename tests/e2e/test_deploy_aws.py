@@ -59,7 +59,7 @@ def test_acting_on_eks_a_class_becomes_ready_and_goes_under_exactly_the_roles(se
         eventually(lambda: condition(test_aws.read(cluster), "Ready") == "True", "the class is ready", within=90)
         pool = "/apis/karpenter.sh/v1/nodepools/default"
         eventually(lambda: condition(cluster.api.get(pool).expect(), "Ready") == "True", "the pool is ready", within=90)
-        eventually(lambda: "message set aside" in process.log.read_text(), "the queue was found", within=60)
+        eventually(lambda: "malformed message discarded" in process.log.read_text(), "the queue was found", within=60)
         cluster.kubectl("delete", "nodepool", "default")
         cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=180s")
     used = {action for action, _ in asked(cluster)}

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from dovetail.cli.simulation.loader import load, plan_runs
 from dovetail.cli.simulation.variants import read_setting, read_sweep
-from dovetail.cloud.aws.interruption.sqs import Malformed, read_message
+from dovetail.cloud.aws.interruption.sqs import Malformed, parse_message
 from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
 from dovetail.cloud.kwok.catalog.instance_types_file import load_instance_types
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
@@ -177,7 +177,7 @@ def run_exec_answer(content: bytes) -> None:
 
 def run_queue(content: bytes) -> None:
     with suppress(Malformed):
-        message = read_message(content.decode("utf-8", "replace"))
+        message = parse_message(content.decode("utf-8", "replace"))
         at = message.interruption.at if message.interruption is not None else None
         if at is not None and message.sent_at is not None:
             assert at.tzinfo is not None

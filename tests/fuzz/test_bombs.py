@@ -37,7 +37,7 @@ def zeros(megabytes: int) -> bytes:
 BOMBS = {
     "aliases": (laughs("[x, x]"), "aliases repeat more than 32 MiB"),
     "long-text-in-aliases": (laughs('"' + "x" * 10_000 + '"'), "aliases repeat more than 32 MiB"),
-    "gzip": (zeros(300), "unpacks to more than 256 MiB"),
+    "gzip": (zeros(300), "decompresses to more than 256 MiB"),
     "gzip-twice": (gzip.compress(zeros(400)), "is not"),
     "flow-nesting": (b"kind: Snapshot\na: " + b"[" * 200_000, "nested more than 100 levels deep"),
     "json-nesting": (b'{"kind": "Snapshot", "a": ' + b"[" * 2_000_000, "nested too deeply"),

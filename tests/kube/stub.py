@@ -1,4 +1,4 @@
-"""An API server on loopback whose answers each test writes: real HTTP, real sockets, no Kubernetes."""
+"""A stub API server with the responses of each test: real HTTP and sockets, no Kubernetes."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ class Seen:
 
 @dataclass
 class Stub:
-    """Gives its answers in turn, the last one for ever, and remembers what it was asked."""
+    """Returns its responses in turn, the last one repeatedly, and records the requests."""
 
     answers: list[Handler]
     seen: list[Seen] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Stub:
 
 
 def reply(body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> Handler:
-    """One whole answer; text as it is, anything else as JSON."""
+    """A complete response; text unchanged, anything else as JSON."""
     text = body if isinstance(body, str) else json.dumps({} if body is None else body)
 
     async def answer(_: web.Request) -> web.StreamResponse:
@@ -68,14 +68,14 @@ def reply(body: Any = None, status: int = 200, headers: Mapping[str, str] | None
 
 
 def refusal(code: int, reason: str = "", message: str = "", **details: Any) -> Handler:
-    """A refusal with a Status."""
+    """An error response with a Status."""
     headers = details.pop("headers", None)
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
     return reply({**body, "details": details}, code, headers)
 
 
 def stream(*chunks: bytes, broken: bool = False) -> Handler:
-    """An answer that comes in these very chunks, and then ends well or badly."""
+    """A response in these chunks, which then ends properly or breaks."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -94,13 +94,13 @@ def stream(*chunks: bytes, broken: bool = False) -> Handler:
 
 
 async def hang(_: web.Request) -> web.StreamResponse:
-    """Never answer."""
+    """Never respond."""
     await asyncio.Event().wait()
     raise AssertionError("unreachable")
 
 
 async def drop(request: web.Request) -> web.StreamResponse:
-    """Take the request and close the connection without a word."""
+    """Read the request and close the connection without a response."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()

@@ -1,4 +1,4 @@
-"""Whatever bytes an API server or a proxy sends: an error of the port, or one object that cannot be read."""
+"""Arbitrary bytes from an API server or proxy: an error of the port, or one unreadable object."""
 
 import asyncio
 import gzip
@@ -50,7 +50,7 @@ NAMELESS = {
 
 
 def answered(handler_body, kind=POD, verb="list", **how):
-    """What one call to a server that answers with these bytes returns or raises."""
+    """The result or error of one call to a server that responds with these bytes."""
 
     async def main():
         async def answer(_):
@@ -92,7 +92,7 @@ def test_a_bad_object_in_a_watch_is_skipped_and_named(bad):
 
 
 @pytest.mark.parametrize("bad", NAMELESS.values(), ids=NAMELESS)
-def test_a_watch_line_about_nobody_knows_what_ends_the_watch_as_corrupted(bad):
+def test_a_watch_event_without_an_object_name_ends_the_watch_as_corrupted(bad):
     changes, failure = watched(
         stream(b'{"type":"ADDED","object":%s}\n' % pod(b"a"), b'{"type":"ADDED","object":%s}\n' % bad)
     )

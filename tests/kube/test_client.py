@@ -1,4 +1,4 @@
-"""The Cluster port over HTTP: what is asked for, and what is made of the answers."""
+"""The Cluster port over HTTP: its requests, and the results of responses."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -97,7 +97,7 @@ def test_cluster_scoped_kinds_of_a_group_have_no_namespace_in_their_path():
     assert seen.path == "/apis/karpenter.sh/v1/nodeclaims/x/y"
 
 
-def test_an_object_without_a_name_is_never_asked_for():
+def test_an_object_without_a_name_is_never_requested():
     with pytest.raises(ValueError, match="without a name"):
         ask(lambda cluster: cluster.delete(NODE, Key("", "")), reply())
 
@@ -108,8 +108,8 @@ def test_an_unreadable_object_is_invalid_with_its_faults():
     assert caught.value.faults[0].path == "spec.priority"
 
 
-def test_a_write_whose_answer_is_unreadable_was_still_made():
-    with pytest.raises(OutcomeUnknown, match="done, but"):
+def test_a_write_with_an_undecodable_response_has_an_unknown_outcome():
+    with pytest.raises(OutcomeUnknown, match="succeeded, but"):
         ask(lambda cluster: cluster.patch(POD, WEB, Patch({})), reply(plain_pod("web", priority="high")))
 
 
@@ -133,7 +133,7 @@ def test_a_patch_without_a_resource_version_holds_for_any():
     assert seen.body == {"spec": {}}
 
 
-def test_delete_says_which_object_and_how_much_grace():
+def test_delete_sends_the_uid_and_the_grace_period():
     _, (seen,) = ask(lambda cluster: cluster.delete(POD, WEB, Deletion(uid="u1", grace_seconds=0)), reply())
     assert seen.method == "DELETE"
     assert seen.body["preconditions"] == {"uid": "u1"}
@@ -156,7 +156,7 @@ def test_evict_names_this_very_pod():
     ("microsecond", "spelled"), [(0, "2026-01-05T12:00:00.000000Z"), (5, "2026-01-05T12:00:00.000005Z")]
 )
 def test_instants_of_a_lease_always_have_six_digits(microsecond, spelled):
-    """The API server reads no other spelling of a MicroTime."""
+    """The API server accepts no other format of a MicroTime."""
     at = datetime(2026, 1, 5, 12, 0, 0, microsecond, tzinfo=UTC)
     lease = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"), spec=LeaseSpec(renew_time=at))
     _, (created,) = ask(lambda cluster: cluster.create(LEASE, lease), reply({}))
@@ -187,7 +187,7 @@ def test_pods_with_equal_parts_share_them_and_keep_their_own():
 
 
 def test_leases_do_not_wait_for_their_turn():
-    """A leader that cannot renew because its own calls are throttled would lose its office."""
+    """A leader whose renewals are rate limited would lose its lease."""
 
     async def main():
         limits = TransportLimits(qps=0.001, burst=1, deadline=5)

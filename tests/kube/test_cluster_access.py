@@ -1,4 +1,4 @@
-"""Kubeconfig files as people have them: merged, chosen from, understood, or refused with every fault."""
+"""Kubeconfig files: merged, selected from, read, or rejected with every fault."""
 
 import asyncio
 from base64 import b64encode
@@ -29,7 +29,7 @@ def write(path, content):
 
 @pytest.fixture
 def access(tmp_path):
-    """The access that one file means."""
+    """The access from one file."""
 
     def read(content, context=None):
         return find_access(write(tmp_path / "config", content), context, {})
@@ -57,7 +57,7 @@ def test_several_files_are_merged_and_the_first_to_say_something_wins(tmp_path):
     assert headers(find_access(None, "a", environ)) == {"Authorization": "Bearer one"}
 
 
-def test_the_file_asked_for_wins_over_the_environment(tmp_path):
+def test_the_explicit_file_takes_precedence_over_the_environment(tmp_path):
     asked = write(tmp_path / "asked", config(name="asked", current="asked"))
     other = write(tmp_path / "other", config(name="other", current="other"))
     assert find_access(asked, None, {"KUBECONFIG": str(other)}).shown == "asked"
@@ -99,7 +99,7 @@ def test_the_ways_of_a_connection_are_kept(access):
     assert found.endpoint.proxy_url == "http://proxy:3128"
 
 
-def test_a_proxy_of_the_environment_is_used_but_not_for_this_machine(monkeypatch):
+def test_a_proxy_of_the_environment_is_not_used_for_loopback(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     monkeypatch.setenv("NO_PROXY", "inside.example")
     monkeypatch.delenv("no_proxy", raising=False)
@@ -188,7 +188,7 @@ def test_nothing_at_all_is_refused(tmp_path):
             {"users": [{"name": "u", "user": {"token": 12345}}]},
             "Expected `str`, got `int` - at `$.users[0].user.token`",
         ),
-        ("", "no context is current"),
+        ("", "current-context is not set"),
     ],
 )
 def test_a_file_that_is_no_kubeconfig_is_refused(access, tmp_path, content, problem):
@@ -200,13 +200,13 @@ def test_a_file_that_is_no_kubeconfig_is_refused(access, tmp_path, content, prob
 def test_an_unknown_context_is_refused_with_those_there_are(access):
     message = refusal_of(access, config(), "there")
     assert "there is no context 'there'" in message
-    assert "(there are: here)" in message
+    assert "(available: here)" in message
 
 
-def test_all_dangling_names_of_a_context_are_told_together(access):
+def test_all_missing_references_of_a_context_are_reported_together(access):
     message = refusal_of(access, config(contexts=[{"name": "here", "context": {"cluster": "x", "user": "y"}}]))
-    assert "contexts[here].cluster: there is no such cluster (got 'x'); name one of: here" in message
-    assert "contexts[here].user: there is no such user (got 'y'); name one of: here" in message
+    assert "contexts[here].cluster: there is no cluster of that name (got 'x'); name one of: here" in message
+    assert "contexts[here].user: there is no user of that name (got 'y'); name one of: here" in message
 
 
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}
@@ -225,7 +225,7 @@ EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}
             {},
             "contradicts the certificate authority",
         ),
-        ({}, {"client-certificate-data": "Q0E="}, "certificate and key go together"),
+        ({}, {"client-certificate-data": "Q0E="}, "certificate and key belong together"),
         ({}, {"tokenFile": "nope"}, "users[here].tokenFile: no such file"),
         ({}, {"token": "t", "username": "u"}, "keep one way to authenticate"),
         ({}, {"auth-provider": {"name": "gcp"}}, "'gcp' was removed from Kubernetes; use the exec plugin"),
@@ -236,7 +236,7 @@ EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}
             "exec.apiVersion: is not supported",
         ),
         ({}, {"exec": {**EXEC, "interactiveMode": "Always"}}, "needs a terminal"),
-        ({}, {"exec": EXEC, "client-certificate-data": "Q0E=", "client-key-data": "Q0E="}, "exec: stands beside"),
+        ({}, {"exec": EXEC, "client-certificate-data": "Q0E=", "client-key-data": "Q0E="}, "exec: is set together"),
     ],
 )
 def test_faults_of_an_entry_name_file_context_place_and_remedy(access, tmp_path, cluster, user, problem):
@@ -263,13 +263,13 @@ def test_a_pod_knows_its_cluster(service_account, host, server):
     assert (found.shown, found.namespace) == ("in-cluster", "ops")
 
 
-def test_a_pod_without_its_token_is_told_what_is_missing(service_account):
+def test_a_pod_without_its_token_gets_an_error_with_the_file(service_account):
     (service_account / "token").unlink()
     message = refusal_of(in_cluster, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, service_account)
     assert str(service_account / "token") in message
 
 
-def test_a_pod_is_preferred_to_the_home_directory_but_not_to_a_file_asked_for(tmp_path):
+def test_a_pod_is_preferred_to_the_home_directory_but_not_to_an_explicit_file(tmp_path):
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(tmp_path)}
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config", config(name="home", current="home"))

@@ -1,4 +1,4 @@
-"""Exec plugins: a real command, what it is told, what it may answer, and for how long that holds."""
+"""Exec plugins: a real command, its input, its output, and how long its credential is valid."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ def test_arguments_and_environment_reach_the_plugin(plugin):
     )
 
 
-def test_the_cluster_is_told_only_where_asked_for(plugin):
+def test_cluster_info_is_passed_only_if_requested(plugin):
     cluster = Endpoint(server="https://k:6443", ca=Pem(data=b"CA"), tls_server_name="kube")
     command = plugin("answer(token=json.dumps(info))")
 
@@ -174,20 +174,20 @@ def test_it_is_run_again_when_the_server_refuses_its_token(plugin):
     [
         (["sys.exit('please log in')"], "failed with exit code 1: please log in"),
         (["print('hello')"], "did not print an ExecCredential"),
-        (["answer('client.authentication.k8s.io/v1alpha1', token='t')"], "asks for client.authentication.k8s.io/v1 "),
-        (["answer()"], "without a token and without a client certificate"),
+        (["answer('client.authentication.k8s.io/v1alpha1', token='t')"], "requires client.authentication.k8s.io/v1 "),
+        (["answer()"], "neither a token nor a client certificate"),
         (["answer(clientCertificateData='CERT')"], "only one of"),
     ],
 )
-def test_a_bad_answer_is_denied_with_the_reason(plugin, lines, problem):
+def test_invalid_plugin_output_is_denied_with_the_reason(plugin, lines, problem):
     with pytest.raises(Denied) as caught:
         fetched(ExecCredentialSource(command=plugin(*lines)))
     assert problem in str(caught.value)
 
 
 def test_a_plugin_that_hangs_is_ended(plugin):
-    source = ExecCredentialSource(command=plugin("time.sleep(600)"), patience=timedelta(milliseconds=50))
-    with pytest.raises(Denied, match="did not answer within"):
+    source = ExecCredentialSource(command=plugin("time.sleep(600)"), timeout=timedelta(milliseconds=50))
+    with pytest.raises(Denied, match="did not finish within"):
         fetched(source)
 
 

@@ -1,4 +1,4 @@
-"""The token bucket, on a clock that moves only when somebody sleeps."""
+"""The token bucket, on a clock that advances only when a caller sleeps."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ from dovetail.ports.cluster import Patch
 
 
 class Time:
-    """A clock of its own; sleeping is noted, not done."""
+    """A test clock; sleeping is recorded, not done."""
 
     def __init__(self):
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Who shows a token, and what they lack, by the word of an API server; no answer is never a yes."""
+"""Token reviews: the user and the missing permissions; without a response, nothing is permitted."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ def review(*answers):
     return asyncio.run(main())
 
 
-def test_somebody_known_who_may_list_nodes_and_pods_lacks_nothing():
+def test_a_user_who_may_list_nodes_and_pods_lacks_nothing():
     standing, seen = review(KNOWN, YES)
     assert standing == TokenIdentity("dana")
     first, *questions = seen
@@ -53,7 +53,7 @@ def test_somebody_known_who_may_list_nodes_and_pods_lacks_nothing():
         assert TOKEN not in str(one)
 
 
-def test_what_somebody_may_not_do_is_named():
+def test_missing_permissions_are_named():
     assert review(KNOWN, NO)[0] == TokenIdentity("dana", ("list nodes", "list pods"))
 
 
@@ -68,7 +68,7 @@ def test_what_somebody_may_not_do_is_named():
         {"authenticated": False, "user": DANA},
     ],
 )
-def test_nobody_is_known_unless_it_is_said_with_a_name(status):
+def test_a_review_without_a_user_name_is_unauthenticated(status):
     standing, seen = review(reply({"status": status}, 201))
     assert not standing.known
     assert len(seen) == 1
@@ -92,7 +92,7 @@ def test_a_denial_outweighs_a_yes():
         ((KNOWN, drop), ApiError),
     ],
 )
-def test_no_answer_is_an_error_and_tells_no_token(answers, error):
+def test_a_missing_response_is_an_error_without_the_token(answers, error):
     with pytest.raises(error) as raised:
         review(*answers)
     assert TOKEN not in str(raised.value)

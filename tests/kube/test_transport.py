@@ -1,4 +1,4 @@
-"""Refusals, deadlines, broken connections and credentials, over real sockets."""
+"""Error responses, deadlines, broken connections and credentials, over real sockets."""
 
 import asyncio
 import gc
@@ -81,7 +81,7 @@ def failure(work, *answers, **how):
     ],
 )
 @pytest.mark.parametrize("work", [read, write])
-def test_a_refusal_is_told_by_code_and_reason(work, code, reason, kind):
+def test_an_error_follows_from_code_and_reason(work, code, reason, kind):
     error = failure(work, refusal(code, reason, "because"))
     assert type(error) is kind
     assert "because" in str(error)
@@ -96,7 +96,7 @@ def test_where_the_server_itself_gave_up_a_write_is_of_unknown_outcome(code, mes
     assert type(failure(read, refusal(code, message=message))) is Unavailable
 
 
-def test_a_proxy_that_answers_in_its_own_words_is_quoted():
+def test_the_body_of_a_proxy_response_is_the_message():
     error = failure(read, reply("<html>upstream is on fire</html>", 503))
     assert type(error) is Unavailable
     assert "upstream is on fire" in str(error)
@@ -115,7 +115,7 @@ def test_every_cause_of_an_invalid_object_is_a_fault():
 @pytest.mark.parametrize(
     ("details", "wait"), [({"headers": {"Retry-After": "7"}}, 7.0), ({"retryAfterSeconds": 3}, 3.0), ({}, None)]
 )
-def test_throttling_says_how_long_to_wait_where_the_server_does(details, wait):
+def test_throttling_has_the_retry_after_of_the_server(details, wait):
     assert failure(read, refusal(429, "TooManyRequests", **details)).retry_after == wait
 
 
@@ -306,7 +306,7 @@ def test_a_client_certificate_is_shown(authority):
 
 
 def deaf_server(context, listener, over):
-    """Answers one request with an empty list and never reads again, so it never says goodbye."""
+    """Responds once with an empty list and never reads again, so it does not complete the TLS shutdown."""
     accepted, _ = listener.accept()
     with context.wrap_socket(accepted, server_side=True) as connection:
         while b"\r\n\r\n" not in connection.recv(65536):
@@ -315,7 +315,7 @@ def deaf_server(context, listener, over):
         over.wait(10)
 
 
-def test_a_connection_whose_server_never_says_goodbye_is_closed_with_the_client(authority, recwarn):
+def test_a_connection_without_tls_shutdown_is_closed_with_the_client(authority, recwarn):
     context, over = server_context(authority), threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=deaf_server, args=(context, listener, over))
@@ -350,7 +350,7 @@ def test_pods_are_listed_compressed():
     assert asyncio.run(main()) == "a"
 
 
-def test_a_server_that_is_not_there_is_told_without_objects_of_the_program():
+def test_an_unreachable_server_is_reported_in_plain_words():
     async def ask():
         async with client(Endpoint(server="https://127.0.0.1:1")) as cluster:
             await cluster.get(NODE, Key("", "n1"))

@@ -28,7 +28,7 @@ def error(code, message="no"):
 
 
 def watched(*answers, kind=NODE, **how):
-    """All changes of one watch, what it was asked with, and the error it ended with."""
+    """All changes of one watch, its request, and the error it ended with."""
 
     async def main():
         changes, failure = [], None
@@ -104,7 +104,7 @@ def test_a_watch_refused_as_expired_is_gone():
 
 
 @pytest.mark.parametrize(("code", "kind"), [(500, Unavailable), (403, Denied), (0, ApiError)])
-def test_any_other_error_event_is_told_by_its_code(code, kind):
+def test_any_other_error_event_is_raised_by_its_code(code, kind):
     _, _, failure = watched(stream(error(code)))
     assert type(failure) is kind
 
@@ -125,11 +125,11 @@ def test_a_server_that_never_answers_a_watch_is_unavailable():
     assert isinstance(failure, Unavailable)
 
 
-def test_a_watch_silent_for_longer_than_it_may_live_is_unavailable():
+def test_a_watch_without_data_beyond_its_timeout_is_unavailable():
     changes, _, failure = watched(_open_for_ever, limits=TransportLimits(watch_seconds=(0, 0), watch_grace=0.05))
     assert len(changes) == 1
     assert isinstance(failure, Unavailable)
-    assert "silent" in str(failure)
+    assert "no data for" in str(failure)
 
 
 async def _open_for_ever(request):

@@ -82,7 +82,7 @@ def named(document, name):
     return {**document, "metadata": {"name": name}}
 
 
-FORM = "is not written in the expected form"
+FORM = "does not have the expected form"
 CHOICE = "is not one of the allowed values"
 TOGETHER = "'schedule' must be set with 'duration'"
 TAINT = {"key": "example.com/t", "effect": "NoSchedule"}
@@ -185,7 +185,7 @@ BUDGETS = [
         server_accepts=True,
     ),
     *_each(
-        "schedule", lambda v: budgeted(window(v)), ["0 0 30 2 *", "0 0 31 4,6 *"], "can never fire", server_accepts=True
+        "schedule", lambda v: budgeted(window(v)), ["0 0 30 2 *", "0 0 31 4,6 *"], "never fires", server_accepts=True
     ),
     Case("schedule alone", budgeted({"nodes": "1", "schedule": "@daily"}), TOGETHER),
     Case("duration alone", budgeted({"nodes": "1", "duration": "1h"}), TOGETHER),
@@ -196,7 +196,7 @@ BUDGETS = [
     Case("reasons empty", budgeted({"reasons": []}), "at least 1"),
     *_each("action", lambda v: budgeted({"action": v}), ["All", "Consolidation", "Drift", "Expiration", "Emptiness"]),
     *_each("action", lambda v: budgeted({"action": v}), ["", "drift", "Repair"], CHOICE),
-    Case("action and reasons", budgeted({"action": "Drift", "reasons": ["Drifted"]}), "are two spellings of one thing"),
+    Case("action and reasons", budgeted({"action": "Drift", "reasons": ["Drifted"]}), "cannot be combined"),
 ]
 
 _CONTROLS = {"Drift": {"disruptAfter": "1h", "budgets": [{"nodes": "1"}]}, "Expiration": {"disruptAfter": "Never"}}
@@ -206,7 +206,7 @@ CONTROLS = [
     Case(
         "both spellings of controls",
         disrupted(actionControls=_CONTROLS, genericPerActionControls=_CONTROLS),
-        "'actionControls' and 'genericPerActionControls' are two spellings of one thing",
+        "'actionControls' and 'genericPerActionControls' are aliases",
     ),
     Case("unknown action", disrupted(actionControls={"drift": {}}), "actions are All, Consolidation"),
     Case("bad disruptAfter", disrupted(actionControls={"Drift": {"disruptAfter": "soon"}}), FORM),
@@ -317,13 +317,13 @@ TEMPLATES = [
     Case(
         "taint twice",
         pool(template={"taints": [TAINT, TAINT]}),
-        "names key and effect of an earlier",
+        "has the key and effect of an earlier",
         server_accepts=True,
     ),
     Case(
         "taint and startup taint",
         pool(template={"taints": [TAINT], "startupTaints": [TAINT]}),
-        "names key and effect of an earlier",
+        "has the key and effect of an earlier",
         server_accepts=True,
     ),
     Case("taint without effect", pool(template={"taints": [{"key": "a"}]}), "is required"),

@@ -1,4 +1,4 @@
-"""EC2NodeClasses that must be accepted, and those that must be refused, as in `corpus`."""
+"""EC2NodeClasses that must be accepted, and those that must be rejected, as in `corpus`."""
 
 from copy import deepcopy
 
@@ -9,7 +9,7 @@ ALIAS = [{"alias": "al2023@latest"}]
 
 
 def ec2_class(version="v1", **spec):
-    """The smallest valid EC2NodeClass with these parts of its spec; None takes a part away."""
+    """The smallest valid EC2NodeClass with these spec fields; None removes a field."""
     small = {"subnetSelectorTerms": TAGGED, "securityGroupSelectorTerms": TAGGED, "role": "nodes"}
     small |= {"amiSelectorTerms": ALIAS} if version == "v1" else {"amiFamily": "AL2"}
     return deepcopy(
@@ -33,7 +33,7 @@ def images(*terms, **spec):
 
 
 def kubelet(**settings):
-    """A class whose kubelet is told this."""
+    """A class with these kubelet settings."""
     return ec2_class(kubelet=settings)
 
 
@@ -48,7 +48,9 @@ SELECTORS = [
     Case("ec2: subnet of nothing", ec2_class(subnetSelectorTerms=[{}]), "at least one of ['tags', 'id']"),
     Case("ec2: subnet by id", ec2_class(subnetSelectorTerms=[{"id": "subnet-12ab"}, *TAGGED])),
     Case("ec2: subnet by wrong id", ec2_class(subnetSelectorTerms=[{"id": "sg-12ab"}]), FORM),
-    Case("ec2: subnet twice", ec2_class(subnetSelectorTerms=[{"id": "subnet-1", **TAGGED[0]}]), "'id' stands alone"),
+    Case(
+        "ec2: subnet twice", ec2_class(subnetSelectorTerms=[{"id": "subnet-1", **TAGGED[0]}]), "'id' cannot be combined"
+    ),
     Case("ec2: any value", ec2_class(subnetSelectorTerms=[{"tags": {"a": "*"}}])),
     Case("ec2: no value", ec2_class(subnetSelectorTerms=[{"tags": {"a": ""}}]), "neither empty keys nor empty values"),
     Case("ec2: no groups", ec2_class(securityGroupSelectorTerms=[]), "at least 1"),
@@ -56,13 +58,13 @@ SELECTORS = [
     Case(
         "ec2: group by name and tags",
         ec2_class(securityGroupSelectorTerms=[{"name": "nodes", **TAGGED[0]}]),
-        "'name' stands alone",
+        "'name' cannot be combined",
     ),
     Case("ec2: reservation", ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1"}, {"ownerID": "123456789012"}])),
     Case(
         "ec2: reservation by id and owner",
         ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1", "ownerID": "1"}]),
-        "'id' stands alone",
+        "'id' cannot be combined",
     ),
     Case(
         "ec2: odd reservation",
@@ -77,22 +79,26 @@ IMAGES = [
     Case("ec2: no images, v1beta1", ec2_class("v1beta1", amiFamily="Bottlerocket")),
     Case("ec2: images", images({"id": "ami-1"}, {"name": "my-*", "owner": "self"}, {"ssmParameter": "/my/ami"})),
     Case("ec2: images by owner", images({"owner": "self"}), "at least one of"),
-    Case("ec2: image by id and name", images({"id": "ami-1", "name": "a"}), "'id' stands alone"),
-    Case("ec2: image by parameter and name", images({"ssmParameter": "a", "name": "a"}), "'ssmParameter' stands alone"),
+    Case("ec2: image by id and name", images({"id": "ami-1", "name": "a"}), "'id' cannot be combined"),
+    Case(
+        "ec2: image by parameter and name",
+        images({"ssmParameter": "a", "name": "a"}),
+        "'ssmParameter' cannot be combined",
+    ),
     Case("ec2: alias among others", images({"alias": "al2023@latest"}, {"id": "ami-1"}), "is the only one"),
-    Case("ec2: alias and id", images({"alias": "al2023@latest", "id": "ami-1"}), "'alias' stands alone"),
+    Case("ec2: alias and id", images({"alias": "al2023@latest", "id": "ami-1"}), "'alias' cannot be combined"),
     Case("ec2: pinned alias", images({"alias": "bottlerocket@v1.20.0"}, amiFamily=None)),
     Case("ec2: alias without version", images({"alias": "al2023"}), FORM),
     Case("ec2: alias of no family", images({"alias": "ubuntu@latest"}, amiFamily=None), "the family of an alias"),
-    Case("ec2: pinned Windows", images({"alias": "windows2022@v1"}, amiFamily=None), "no versions to pin"),
+    Case("ec2: pinned Windows", images({"alias": "windows2022@v1"}, amiFamily=None), "cannot be pinned"),
     Case("ec2: Windows", images({"alias": "windows2022@latest"}, amiFamily=None)),
     Case("ec2: family of the alias", images({"alias": "al2023@latest"})),
     Case("ec2: custom with alias", images({"alias": "al2023@latest"}, amiFamily="Custom")),
     Case("ec2: other family", images({"alias": "al2@latest"}), "must be the family of the alias"),
-    Case("ec2: no family", images({"id": "ami-1"}, amiFamily=None), "amiFamily must be given"),
+    Case("ec2: no family", images({"id": "ami-1"}, amiFamily=None), "amiFamily must be set"),
     Case("ec2: unknown family", images({"id": "ami-1"}, amiFamily="Ubuntu"), CHOICE),
     Case("ec2: family that was taken back", ec2_class("v1beta1", amiFamily="Ubuntu"), CHOICE),
-    Case("ec2: image nobody filled in", images({"id": "$AMI_NEW"}), "still holds the placeholder $AMI_NEW"),
+    Case("ec2: image nobody filled in", images({"id": "$AMI_NEW"}), "still contains the placeholder $AMI_NEW"),
     Case("ec2: custom of nothing", ec2_class("v1beta1", amiFamily="Custom"), "Custom needs amiSelectorTerms"),
 ]
 REST = [
@@ -101,12 +107,12 @@ REST = [
     Case("ec2: two identities", ec2_class(instanceProfile="mine"), "exactly one of ['role', 'instanceProfile']"),
     Case("ec2: empty role", ec2_class(role=""), "may not be empty"),
     Case("ec2: tags", ec2_class(tags={"team": "a", "empty": ""})),
-    Case("ec2: our tags", ec2_class(tags={"karpenter.sh/nodepool": "a"}), "belong to the controller"),
-    Case("ec2: cluster tag", ec2_class(tags={"kubernetes.io/cluster/demo": "a"}), "belong to the controller"),
+    Case("ec2: our tags", ec2_class(tags={"karpenter.sh/nodepool": "a"}), "are reserved for the controller"),
+    Case("ec2: cluster tag", ec2_class(tags={"kubernetes.io/cluster/demo": "a"}), "are reserved for the controller"),
     Case("ec2: volume", volume(volumeSize="100Gi", volumeType="gp3", iops=3000, throughput=125, encrypted=True)),
     Case("ec2: volume of no size", volume(volumeType="gp3"), "a volumeSize or a snapshotID"),
     Case("ec2: volume from snapshot", volume(snapshotID="snap-1", volumeInitializationRate=100)),
-    Case("ec2: eager volume", volume(volumeSize="1Ti", volumeInitializationRate=100), "made from a snapshotID"),
+    Case("ec2: eager volume", volume(volumeSize="1Ti", volumeInitializationRate=100), "needs a snapshotID"),
     Case("ec2: volume in bytes", volume(volumeSize="20"), FORM),
     Case("ec2: volume of no type", volume(volumeSize="20Gi", volumeType="gp9"), CHOICE),
     Case(
@@ -119,7 +125,7 @@ REST = [
     Case("ec2: local disks", ec2_class(instanceStorePolicy="RAID0")),
     Case("ec2: local disks otherwise", ec2_class(instanceStorePolicy="RAID1"), CHOICE),
     Case("ec2: interfaces", ec2_class(networkInterfaces=[{"deviceIndex": 0}, {"deviceIndex": 1}])),
-    Case("ec2: interfaces in one place", ec2_class(networkInterfaces=[{}, {}]), "place of an earlier", True),
+    Case("ec2: interfaces in one place", ec2_class(networkInterfaces=[{}, {}]), "device index of an earlier", True),
     Case("ec2: passed on", ec2_class(cpuOptions={"coreCount": 2}, connectionTracking={"udpTimeout": "30s"})),
     Case(
         "ec2: kubelet",
@@ -133,7 +139,12 @@ REST = [
         ),
     ),
     Case("ec2: pods in words", kubelet(maxPods="many"), "is not a count of pods", True),
-    Case("ec2: reserve of nothing known", kubelet(kubeReserved={"gpu": "1"}), "is not a name the kubelet knows", True),
+    Case(
+        "ec2: reserve of nothing known",
+        kubelet(kubeReserved={"gpu": "1"}),
+        "is not a name that the kubelet supports",
+        True,
+    ),
     Case("ec2: negative reserve", kubelet(systemReserved={"cpu": "-1"}), "must not be negative", True),
     Case("ec2: too much", kubelet(evictionHard={"memory.available": "101%"}), "is not a percentage", True),
     Case("ec2: no grace", kubelet(evictionSoft={"memory.available": "5%"}), "has no entry in", True),

@@ -1,4 +1,4 @@
-"""Every manifest of the corpus gets its verdict, in the words that are documented."""
+"""Every manifest of the corpus gets its expected verdict."""
 
 from pathlib import Path
 
@@ -33,22 +33,22 @@ def test_pods_and_nodes_with_protection_are_read(document):
     assert report.warnings == ()
 
 
-def test_a_job_is_passed_over():
+def test_a_job_is_skipped():
     report = faults_of(JOB)
     assert report.valid
-    assert "passed over" in report.note
+    assert "skipped" in report.note
     assert report.warnings == ()
 
 
 @pytest.mark.parametrize("role", ["nodes-${CLUSTER}", "$ROLE"])
-def test_a_placeholder_in_a_node_class_is_warned_of(role):
+def test_a_placeholder_in_a_node_class_is_warned_about(role):
     [warning] = faults_of(ec2_class(role=role)).warnings
     assert warning.path == "spec.role"
     assert "placeholder" in warning.problem
 
 
 def test_absent_options_mean_what_their_version_promised():
-    """One hop in v1, two in v1beta1: what is stored must not change its meaning with the version it is read by."""
+    """One hop in v1, two in v1beta1: a stored object must keep its meaning in both versions."""
     hops = {}
     for version in ("v1", "v1beta1"):
         _, value = read(ec2_class(version))

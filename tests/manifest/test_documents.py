@@ -1,4 +1,4 @@
-"""Text to documents: streams, lists, JSON, lines, and the ways in which text is no document."""
+"""Splitting text into documents: streams, lists, JSON, line numbers, and invalid text."""
 
 import json
 
@@ -71,9 +71,9 @@ def test_items_of_a_list_know_their_lines():
 
 
 @pytest.mark.parametrize("text", ["spec:\n  a: 1\n  b: 2\n  a: 3\n", '{"spec": {"a": 1, "a": 3}}'])
-def test_a_key_that_stands_twice_is_a_fault(text):
+def test_a_duplicate_key_is_a_fault(text):
     [document] = documents(text)
-    assert "stands twice" in document.faults[0].problem
+    assert "occurs twice" in document.faults[0].problem
     assert document.faults[0].path.endswith("a")
 
 
@@ -117,8 +117,8 @@ def test_aliases_cannot_exhaust_memory_or_go_round():
 @pytest.mark.parametrize(
     ("text", "remedy"),
     [
-        ("a0: &a [x, x]\n" + "b: &a [*a, *a]\n" * 30, "write out what it stands for"),
-        ("a: &a [*a]\n", "write out what it stands for"),
+        ("a0: &a [x, x]\n" + "b: &a [*a, *a]\n" * 30, "write out its value"),
+        ("a: &a [*a]\n", "write out its value"),
         ("a: *a\n", "define the anchor above the alias"),
         ("a: [\n", "check indentation"),
         ('{"a": "\\ud800"}', "check indentation"),

@@ -1,4 +1,4 @@
-"""Files people name: limits, packing, encodings, pipes and directories."""
+"""User-supplied files: limits, compression, encodings, pipes and directories."""
 
 import gzip
 import os
@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from dovetail.manifest.input_file import VARIABLE, InputUnreadable, read_bytes, read_text, text_of, unpacked
+from dovetail.manifest.input_file import VARIABLE, InputUnreadable, decompressed, read_bytes, read_text, text_of
 
 MEGABYTE = 1024 * 1024
 
@@ -22,15 +22,15 @@ def small(monkeypatch):
     ("content", "words"),
     [
         (b"x" * (MEGABYTE + 1), "is larger than 1 MiB; if that is right, set DOVETAIL_MAX_FILE_MEGABYTES"),
-        (gzip.compress(b"x" * (MEGABYTE + 1)), "unpacks to more than 1 MiB"),
-        (gzip.compress(b"x" * (MEGABYTE // 2 + 1)) * 2, "unpacks to more than 1 MiB"),
+        (gzip.compress(b"x" * (MEGABYTE + 1)), "decompresses to more than 1 MiB"),
+        (gzip.compress(b"x" * (MEGABYTE // 2 + 1)) * 2, "decompresses to more than 1 MiB"),
         (gzip.compress(b"abc" * 99)[:-10], "it ends too early"),
-        (b"\x1f\x8bnonsense" * 9, "cannot be unpacked with gzip"),
-        (b"\x28\xb5\x2f\xfd1234", "is packed with zstd; unpack it first"),
-        (b"PK\x03\x041234", "is packed with zip"),
+        (b"\x1f\x8bnonsense" * 9, "cannot be decompressed with gzip"),
+        (b"\x28\xb5\x2f\xfd1234", "is compressed with zstd; decompress it first"),
+        (b"PK\x03\x041234", "is compressed with zip"),
     ],
 )
-def test_what_is_too_large_or_cannot_be_unpacked_is_refused(tmp_path, content, words):
+def test_files_that_are_too_large_or_cannot_be_decompressed_are_rejected(tmp_path, content, words):
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(InputUnreadable) as caught:
         read_bytes(tmp_path / "file")
@@ -40,7 +40,7 @@ def test_what_is_too_large_or_cannot_be_unpacked_is_refused(tmp_path, content, w
 def test_what_is_within_the_limit_is_read_whole(tmp_path):
     (tmp_path / "file").write_bytes(gzip.compress(b"a" * MEGABYTE))
     assert read_bytes(tmp_path / "file") == b"a" * MEGABYTE
-    assert unpacked(gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+    assert decompressed(gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
 
 
 @pytest.mark.parametrize("limit", ["0", "x", "-1", "1e3", "9" * 5000, "\u0661"])

@@ -1,4 +1,4 @@
-"""Parts of a JSON text are found at any depth, and are what the decoder would have found."""
+"""Splitting JSON texts at any depth, in agreement with the decoder."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_what_is_neither_object_nor_array_or_is_cut_is_refused(text):
         list(parts(text))
 
 
-def test_what_can_be_decoded_is_read_whatever_stands_beside_it():
+def test_readable_parts_are_decoded_beside_unreadable_ones():
     text = b'{"spec":{"a":"\xff","nodeName":"n"},"metadata":{"labels":[],"name":"a","namespace":"b","uid":"u"}}'
     assert loose(text) == {
         "spec": {"a": UNDECODED, "nodeName": "n"},

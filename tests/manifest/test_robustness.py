@@ -1,4 +1,4 @@
-"""Laws over documents nobody would write: the validator never fails, and what it accepts can be read."""
+"""Properties over random documents: the validator never crashes, and accepted documents can be read."""
 
 from copy import deepcopy
 

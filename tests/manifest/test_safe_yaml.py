@@ -1,4 +1,4 @@
-"""YAML within bounds: what is refused, how, and that both parsers agree."""
+"""YAML within limits: what is rejected, how, and that both parsers agree."""
 
 import pytest
 import yaml
@@ -10,7 +10,7 @@ from dovetail.manifest.safe_yaml import TooDeep, YamlInvalid, read_yaml
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: {b: !!binary x}", "the tag '!!binary' is not read here; write a plain value"),
+        ("a: {b: !!binary x}", "the tag '!!binary' is not supported; write a plain value"),
         ("a: !!set {b}", "the tag '!!set'"),
         ("a: !!omap [b: 1]", "the tag '!!omap'"),
         ("a: !!python/object/apply:os.getcwd []", "the tag '!!python/object/apply:os.getcwd'"),
@@ -31,13 +31,13 @@ from dovetail.manifest.safe_yaml import TooDeep, YamlInvalid, read_yaml
         ("a: \ud800", "surrogate"),
     ],
 )
-def test_what_is_not_read_is_refused_in_a_sentence(text, words):
+def test_unsupported_yaml_is_rejected_with_a_reason(text, words):
     with pytest.raises(YamlInvalid, match=r"(?s).*") as caught:
         read_yaml(text)
     assert words in str(caught.value)
 
 
-def test_a_refusal_says_where():
+def test_a_fault_has_its_line():
     with pytest.raises(YamlInvalid) as caught:
         read_yaml("spec:\n  list:\n  - a: 1\n  - a: !!binary x\n")
     assert (caught.value.line, caught.value.path) == (3, "spec.list[1].a")

@@ -1,4 +1,4 @@
-"""What can still be read of an object that does not fit its model, and what is known to be lost."""
+"""The readable fields of an object that does not fit its model, and the lost ones."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The schemas: what they take from the types, what each version adds, and that what is checked in follows from them."""
+"""The schemas: types, additions of each version, and agreement with the generated files."""
 
 import re
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_v1beta1_has_the_defaults_it_promised():
 
 
 @pytest.mark.parametrize("scope", KINDS, ids=str)
-def test_every_field_is_described_and_every_pattern_said_in_words(scope):
+def test_every_field_and_every_pattern_has_a_description(scope):
     for path, schema in every(schema_of(scope)):
         if path.startswith(".metadata") or "[" in path.rpartition(".")[2]:
             continue
@@ -102,7 +102,7 @@ def test_every_rule_can_be_checked_here_too():
 
 @pytest.mark.parametrize("scope", KINDS, ids=str)
 def test_what_rules_walk_over_is_bounded(scope):
-    """The API server estimates the cost of rules from these limits, and refuses a schema that could be slow."""
+    """The API server estimates the cost of rules from these limits, and rejects a schema that may be too slow."""
     for path, schema in every(schema_of(scope)):
         if path.startswith((".status", ".metadata")) or path.endswith((".kubelet", ".annotations")):
             continue

@@ -1,4 +1,4 @@
-"""A snapshot in a file is the snapshot: nothing a decision looks at is lost, and nothing secret is in it."""
+"""Snapshot files: no input of a decision is lost, and no secret is written."""
 
 import gzip
 import json
@@ -118,7 +118,7 @@ def test_a_shared_catalogue_is_written_once_and_shared_again():
     assert catalogs["default"] is catalogs["other"]
 
 
-def test_pools_that_buy_elsewhere_have_a_catalogue_of_their_own():
+def test_pools_with_other_instance_types_have_a_separate_catalog():
     document = dump_snapshot(small(catalogs={"default": TYPES, "other": TYPES[:1]}))
     assert [each["nodePools"] for each in document["catalogs"]] == [["default"], ["other"]]
 
@@ -163,7 +163,7 @@ def test_environment_is_not_even_modelled():
     assert b"hunter2" not in snapshot_bytes(small(unbound_pods=(secretive,)))
 
 
-def test_a_node_with_two_claims_has_none_and_a_claim_without_a_node_stands_alone():
+def test_a_node_with_two_claims_has_none_and_a_claim_without_a_node_is_separate():
     machine = node(spec={"providerID": "kwok://one"})
     rivals = [claim(name, status={"providerID": "kwok://one"}) for name in ("first", "second")]
     lone = claim("third")
@@ -177,7 +177,7 @@ def faults_of(document):
     return {fault.path: fault for fault in caught.value.faults}
 
 
-def test_all_faults_are_told_at_once_each_with_path_and_remedy():
+def test_all_faults_are_reported_at_once_with_path_and_remedy():
     document = dump_snapshot(small())
     pods = [each for each in document["objects"] if each["kind"] == "Pod"]
     pods[0]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "one"
@@ -228,12 +228,12 @@ def test_what_is_no_snapshot_is_one_fault(change, path, words):
     [
         (b"", "is empty"),
         (snapshot_bytes(small())[:-100], "is not JSON"),
-        (snapshot_bytes(small(), gzipped=True)[:-100], "cannot be unpacked with gzip"),
-        (b"\x1f\x8b" + b"nonsense" * 9, "cannot be unpacked with gzip"),
+        (snapshot_bytes(small(), gzipped=True)[:-100], "cannot be decompressed with gzip"),
+        (b"\x1f\x8b" + b"nonsense" * 9, "cannot be decompressed with gzip"),
         (b"kind: Snapshot\n  at: [", "is not YAML on line 2"),
         (b"kind: \x80\x81", "is not text in UTF-8, from byte 6 on"),
-        (b"some words", "not even a mapping"),
-        (b"[1, 2]", "not even a mapping"),
+        (b"some words", "is not a mapping"),
+        (b"[1, 2]", "is not a mapping"),
         (json.dumps([[]]).encode() * 2, "is not JSON"),
     ],
 )
@@ -264,11 +264,11 @@ def test_an_unquoted_instant_means_what_it_means_to_kubectl():
         ("A.JSON", ("json", False)),
     ],
 )
-def test_the_name_says_the_form(name, form):
+def test_the_file_name_implies_the_format(name, form):
     assert file_form(name) == form
 
 
 @pytest.mark.parametrize("name", ["snapshot", "a.txt", "a.gz"])
-def test_a_name_that_says_nothing_is_refused(name):
-    with pytest.raises(ValueError, match=r"end it in \.json"):
+def test_a_file_name_without_a_format_is_rejected(name):
+    with pytest.raises(ValueError, match=r"ends in \.json"):
         file_form(name)

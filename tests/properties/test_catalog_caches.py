@@ -136,7 +136,7 @@ class AwsStory:
 
     async def change_memory(self):
         self.memory -= 1
-        self.seen._take(
+        self.seen._record(
             {(self.rng.choice(NAMES), self.rng.choice(("ami-1", "ami-2"))): Quantity.of(f"{self.memory}Mi")}
         )
 

@@ -1,1 +1,1 @@
-"""Providers of instances."""
+"""Cloud providers: implementations of the cloud port."""

@@ -1,1 +1,1 @@
-"""The adapter to a real Kubernetes API server: how to reach it, and the `Cluster` port spoken over HTTP."""
+"""The client of a real Kubernetes API server: kubeconfig, credentials, and the `Cluster` port over HTTP."""

@@ -1,7 +1,7 @@
 """The `Cluster` port over a real API server.
 
-Translates and nothing else: it keeps no state of the cluster, repeats no write and decides nothing. How to follow a
-kind through lists and watches is for whoever holds the port.
+It only translates: it stores no cluster state, retries no write and decides nothing. The informers above it combine
+lists and watches.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from dovetail.ports.errors import Gone, Invalid, OutcomeUnknown, Unavailable
 
 T = TypeVar("T", bound=KubeObject)
 
-_EVERYTHING = ListOptions()
-_PLAINLY = Deletion()
+_NO_OPTIONS = ListOptions()
+_DEFAULT_DELETION = Deletion()
 
 
 class KubeCluster:
-    """A real Kubernetes API. Close it with `aclose`, or use it as an async context."""
+    """A real Kubernetes API server. Close it with `aclose`, or use it as an async context manager."""
 
     def __init__(self, transport: Transport, random: Random) -> None:
         self._transport = transport
         self._random = random
-        self._sharing = Interner()
+        self._interner = Interner()
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,30 +54,30 @@ class KubeCluster:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close every connection; calls still under way fail."""
+        """Close every connection; requests in flight fail."""
         await self._transport.aclose()
 
-    async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
-        """Every object of the kind, page by page. Pages that expire while they are read give way to one whole list."""
+    async def list(self, kind: Kind[T], options: ListOptions = _NO_OPTIONS) -> Listing[T]:
+        """List every object of the kind in pages. If the pages expire meanwhile, list everything in one request."""
         try:
-            gathered = await self._gather(kind, options, self._transport.limits.page_size)
+            pages = await self._list_pages(kind, options, self._transport.limits.page_size)
         except Gone:
-            gathered = await self._gather(kind, options, 0)
-        return Listing(tuple(gathered.items), gathered.meta.resource_version, tuple(gathered.unreadable))
+            pages = await self._list_pages(kind, options, 0)
+        return Listing(tuple(pages.items), pages.meta.resource_version, tuple(pages.unreadable))
 
-    async def _gather(self, kind: Kind[T], options: ListOptions, size: int) -> ListPages:
-        gathered = ListPages(kind, self._sharing)
+    async def _list_pages(self, kind: Kind[T], options: ListOptions, size: int) -> ListPages:
+        pages = ListPages(kind, self._interner)
         page = {"limit": str(size)} if size else {}
         while True:
-            gathered.add(await self._transport.fetch(list_call(kind, options, page)))
-            if not gathered.meta.continue_:
-                return gathered
-            page = {**page, "continue": gathered.meta.continue_}
+            pages.add(await self._transport.fetch(list_call(kind, options, page)))
+            if not pages.meta.continue_:
+                return pages
+            page = {**page, "continue": pages.meta.continue_}
 
     async def watch(
-        self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING
+        self, kind: Kind[T], since: str, options: ListOptions = _NO_OPTIONS
     ) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after `since`, until the server ends the watch in its own time."""
+        """Yield the changes after `since`, until the server ends the watch."""
         limits = self._transport.limits
         seconds = self._random.randint(*limits.watch_seconds)
         call = watch_call(kind, since, options, seconds)
@@ -85,36 +85,36 @@ class KubeCluster:
         async with self._transport.stream(call) as content:
             while chunk := await _chunk(call, content, seconds + limits.watch_grace):
                 for line in lines.feed(chunk):
-                    yield change_of(kind, line, call, self._sharing)
+                    yield change_of(kind, line, call, self._interner)
 
     async def get(self, kind: Kind[T], key: Key) -> T:
-        """One object. One that cannot be understood is `Invalid`, with its faults."""
+        """Read one object. Raises `Invalid` with its faults if it cannot be decoded."""
         call = get_call(kind, key)
         value = _decoded(kind, call, await self._transport.fetch(call))
         if isinstance(value, UnreadableObject):
-            raise Invalid(f"{call}: the {kind} cannot be understood: {_faults(value)}", value.faults)
+            raise Invalid(f"{call}: the {kind} cannot be decoded: {_faults(value)}", value.faults)
         return value
 
     async def create(self, kind: Kind[T], value: T) -> T:
-        """Create it and return what the server made of it."""
+        """Create an object and return it as the server stored it."""
         return await self._write(kind, create_call(kind, value))
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
-        """Apply a merge patch and return what it made."""
+        """Apply a merge patch and return the resulting object."""
         return await self._write(kind, patch_call(kind, key, patch))
 
-    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _PLAINLY) -> None:
-        """Ask for deletion."""
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _DEFAULT_DELETION) -> None:
+        """Delete an object."""
         await self._transport.fetch(delete_call(kind, key, deletion))
 
     async def evict(self, pod: Pod) -> None:
-        """Evict this very pod through the eviction API."""
+        """Evict the pod with this uid through the Eviction API."""
         await self._transport.fetch(evict_call(POD, pod))
 
     async def _write(self, kind: Kind[T], call: ApiRequest) -> T:
         value = _decoded(kind, call, await self._transport.fetch(call))
         if isinstance(value, UnreadableObject):
-            raise OutcomeUnknown(f"{call}: done, but the {kind} it made cannot be understood: {_faults(value)}")
+            raise OutcomeUnknown(f"{call}: succeeded, but the returned {kind} cannot be decoded: {_faults(value)}")
         return value
 
 
@@ -123,7 +123,7 @@ async def _chunk(call: ApiRequest, content: aiohttp.StreamReader, seconds: float
         async with asyncio.timeout(seconds):
             return await content.readany()
     except TimeoutError as error:
-        raise Unavailable(f"{call}: silent for {seconds:g} s") from error
+        raise Unavailable(f"{call}: no data for {seconds:g} s") from error
     except Exception as error:
         raise Unavailable(f"{call}: connection broken: {str(error) or type(error).__name__}") from error
 
@@ -132,7 +132,7 @@ def _decoded(kind: Kind[T], call: ApiRequest, data: bytes) -> T | UnreadableObje
     try:
         return decode(kind, data)
     except UNDECODABLE as error:
-        problem = f"{call}: the answer is not what a {kind} looks like: {error}"
+        problem = f"{call}: the response is not a valid {kind}: {error}"
         raise (OutcomeUnknown(problem) if call.writes else Unavailable(problem)) from error
 
 

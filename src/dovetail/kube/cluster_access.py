@@ -1,8 +1,8 @@
-"""How to reach and be known to an API server, understood from a kubeconfig or from the pod we run in.
+"""Finds the API server and the credentials: from a kubeconfig, or from the service account of the pod.
 
-The order is that of other controllers: the file asked for, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
-
-From what the user said to a cluster that can be called.
+The order of precedence is: `--kubeconfig`, `KUBECONFIG`, the pod's service account, `~/.kube/config`. All faults of the
+selected cluster or user entry are reported together, with the file, the field and the remedy. `connect` makes the
+`Cluster` client; the first request is sent by its first call.
 """
 
 import os
@@ -32,9 +32,9 @@ from dovetail.kube.kubeconfig import (
     SelectedContext,
     UserEntry,
     choose,
+    invalid_context,
     kubeconfig_files,
     load,
-    refused,
 )
 from dovetail.kube.transport import DEFAULT_LIMITS, Transport, TransportLimits
 from dovetail.manifest.input_file import InputUnreadable, read_text
@@ -47,16 +47,16 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Everything needed to talk to one API server."""
+    """The endpoint of one API server and the source of credentials for it."""
 
     endpoint: Endpoint
     source: CredentialSource
-    shown: str  # how people call it: the context, or "in-cluster"
+    shown: str  # its name for users: the context, or "in-cluster"
     namespace: str = "default"
 
 
 def find_access(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> ClusterAccess:
-    """The access asked for, or the first there is."""
+    """The access that the options select, or the first one found."""
     files = kubeconfig_files(kubeconfig, environ)
     if files:
         return read_access(choose(load(files, may_miss=kubeconfig is None), context))
@@ -65,19 +65,19 @@ def find_access(kubeconfig: Path | None, context: str | None, environ: Mapping[s
     home = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     if home.exists():
         return read_access(choose(load((home,), may_miss=False), context))
-    missing = f"neither --kubeconfig nor KUBECONFIG is set, no pod around us, and no {home}"
-    raise AccessFault(f"no kubeconfig: {missing}; name one with --kubeconfig FILE")
+    missing = f"neither --kubeconfig nor KUBECONFIG is set, this is not a pod, and {home} does not exist"
+    raise AccessFault(f"no kubeconfig: {missing}; specify one with --kubeconfig FILE")
 
 
 def in_cluster(environ: Mapping[str, str], directory: Path) -> ClusterAccess:
-    """The access of the pod we run in: its service account's token, read again every minute, and the cluster's CA."""
+    """The access of this pod: its service account token, read again every minute, and the cluster's CA."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     token, ca = directory / "token", directory / "ca.crt"
-    absent = [str(file) for file in (token, ca) if not file.exists()]
+    missing = [str(file) for file in (token, ca) if not file.exists()]
     if not host:
         raise AccessFault("KUBERNETES_SERVICE_HOST is not set: this is not a pod; pass --kubeconfig")
-    if absent:
-        raise AccessFault(f"{', '.join(absent)}: no such file; let the pod mount its service account token")
+    if missing:
+        raise AccessFault(f"{', '.join(missing)}: no such file; let the pod mount its service account token")
     try:
         namespace = read_text(directory / "namespace").strip() if (directory / "namespace").exists() else "default"
     except InputUnreadable as error:
@@ -91,21 +91,21 @@ def in_cluster(environ: Mapping[str, str], directory: Path) -> ClusterAccess:
 
 
 def read_access(chosen: SelectedContext) -> ClusterAccess:
-    """What a context of a kubeconfig means."""
+    """The access that a context of a kubeconfig describes."""
     cluster = _Reader(chosen.cluster_file, f"clusters[{chosen.context.cluster}]")
     endpoint = _endpoint(chosen.cluster, cluster)
     if cluster.faults:
-        raise refused(cluster.file, chosen.name, cluster.faults)
+        raise invalid_context(cluster.file, chosen.name, cluster.faults)
     user = _Reader(chosen.user_file, f"users[{chosen.context.user}]")
     source = _source(chosen, user, endpoint)
     if user.faults:
-        raise refused(user.file, chosen.name, user.faults)
+        raise invalid_context(user.file, chosen.name, user.faults)
     return ClusterAccess(endpoint, source, chosen.name, chosen.context.namespace or "default")
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads one entry of a file and gathers what is wrong with it."""
+    """Reads one entry of a file and collects its faults."""
 
     file: Path
     entry: str
@@ -114,20 +114,20 @@ class _Reader:
     def fault(self, name: str, problem: str, remedy: str, value: object = None) -> None:
         self.faults.append(Fault(f"{self.entry}.{name}", problem, value, remedy))
 
-    def path(self, written: str) -> Path:
-        return self.file.parent / Path(written).expanduser()
+    def path(self, value: str) -> Path:
+        return self.file.parent / Path(value).expanduser()
 
-    def pem(self, name: str, written: str, data: str) -> Pem | None:
-        """Data, which wins, or a file."""
+    def pem(self, name: str, value: str, data: str) -> Pem | None:
+        """The PEM of `data`, which takes precedence, or of a file."""
         if data:
             try:
                 return Pem(data=b64decode("".join(data.split()), validate=True))
             except (NotBase64, ValueError):
                 self.fault(f"{name}-data", "is not base64", f"encode the PEM text, or use {name} with a file")
                 return None
-        if not written:
+        if not value:
             return None
-        path = self.path(written)
+        path = self.path(value)
         if not path.is_file():
             self.fault(name, "no such file", "correct the path, or embed the data", str(path))
         return Pem(file=path)
@@ -140,9 +140,7 @@ def _endpoint(entry: ClusterEntry, reader: _Reader) -> Endpoint:
         reader.fault("proxy-url", "only http and https proxies are supported", "use one", entry.proxy_url)
     ca = reader.pem("certificate-authority", entry.certificate_authority, entry.certificate_authority_data)
     if ca is not None and entry.insecure_skip_tls_verify:
-        reader.fault(
-            "insecure-skip-tls-verify", "contradicts the certificate authority beside it", "keep one of the two"
-        )
+        reader.fault("insecure-skip-tls-verify", "contradicts the certificate authority", "keep one of the two")
     return Endpoint(
         server=entry.server.rstrip("/"),
         ca=ca,
@@ -158,16 +156,16 @@ def _source(chosen: SelectedContext, reader: _Reader, endpoint: Endpoint) -> Cre
         name = user.auth_provider.get("name", "?")
         reader.fault("auth-provider", f"{name!r} was removed from Kubernetes", "use the exec plugin of your provider")
     if user.token and user.username:
-        reader.fault("token", "stands beside username and password", "keep one way to authenticate")
+        reader.fault("token", "is set together with username and password", "keep one way to authenticate")
     certificate = reader.pem("client-certificate", user.client_certificate, user.client_certificate_data)
     key = reader.pem("client-key", user.client_key, user.client_key_data)
     if (certificate is None) != (key is None):
-        reader.fault("client-certificate", "certificate and key go together", "give both, or neither")
+        reader.fault("client-certificate", "certificate and key belong together", "set both, or neither")
     token_file = reader.path(user.token_file) if user.token_file else None
     if token_file is not None and not token_file.is_file():
         reader.fault("tokenFile", "no such file", "correct the path", str(token_file))
     if user.exec is not None and certificate is not None:
-        reader.fault("exec", "stands beside a client certificate", "keep one way to authenticate")
+        reader.fault("exec", "is set together with a client certificate", "keep one way to authenticate")
     if user.exec is not None and not user.token and not user.username and token_file is None:
         return _exec_source(chosen, user.exec, reader, endpoint)
     return StaticCredentialSource(headers=_headers(user), token_file=token_file, certificate=certificate, key=key)
@@ -183,22 +181,24 @@ def _headers(user: UserEntry) -> Headers:
 
 
 def _impersonation(user: UserEntry) -> Headers:
-    asked = [("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.impersonate_uid)]
-    asked += [("Impersonate-Group", group) for group in user.impersonate_groups or ()]
+    headers = [("Impersonate-User", user.impersonate), ("Impersonate-Uid", user.impersonate_uid)]
+    headers += [("Impersonate-Group", group) for group in user.impersonate_groups or ()]
     for name, values in (user.impersonate_extra or {}).items():
-        asked += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
-    return tuple((name, value) for name, value in asked if value)
+        headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
+    return tuple((name, value) for name, value in headers if value)
 
 
 def _exec_source(
     chosen: SelectedContext, entry: ExecEntry, reader: _Reader, endpoint: Endpoint
 ) -> ExecCredentialSource:
     if not entry.command:
-        reader.fault("exec.command", "is missing", "name the command that prints the credential")
+        reader.fault("exec.command", "is missing", "set the command that prints the credential")
     if entry.api_version not in VERSIONS:
         reader.fault("exec.apiVersion", "is not supported", f"use {VERSIONS[0]}", entry.api_version)
     if entry.interactive_mode == "Always":
-        reader.fault("exec.interactiveMode", "needs a terminal, which we never give", "use a plugin that asks nobody")
+        reader.fault(
+            "exec.interactiveMode", "needs a terminal, which the plugin does not get", "use a non-interactive plugin"
+        )
     config = next((ext.extension for ext in chosen.cluster.extensions or () if ext.name == _EXEC_EXTENSION), None)
     return ExecCredentialSource(
         command=str(reader.path(entry.command)) if "/" in entry.command else entry.command,
@@ -215,12 +215,12 @@ def _exec_source(
 async def connect(
     kubeconfig: Path | None, context: str | None, clock: Clock, random: Random, limits: TransportLimits = DEFAULT_LIMITS
 ) -> KubeCluster:
-    """The cluster of a kubeconfig's context, or of the pod we run in. Nothing is called yet."""
+    """Connect to the cluster of a kubeconfig context, or of this pod. Sends no request."""
     return await open_cluster(find_access(kubeconfig, context, os.environ), clock, random, limits)
 
 
 async def open_cluster(
     access: ClusterAccess, clock: Clock, random: Random, limits: TransportLimits = DEFAULT_LIMITS
 ) -> KubeCluster:
-    """The cluster behind an access already understood."""
+    """Connect to a cluster whose access is already known. Sends no request."""
     return KubeCluster(Transport(access.endpoint, Credentials(access.source, clock), limits), random)

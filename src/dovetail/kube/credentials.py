@@ -1,12 +1,11 @@
-"""Who we are to the API server, kept fresh.
+"""Credentials for the API server, renewed when they expire or are rejected.
 
-A source fetches a credential; `Credentials` remembers it until it expires or the server refuses it, and lets only one
-fetch run at a time. Files are read again every minute, because a kubelet replaces them long before they expire.
+A `CredentialSource` fetches a credential. `Credentials` holds it until it expires or the server answers 401, and runs
+at most one fetch at a time. Files are read again every minute, because the kubelet rotates service account tokens.
 
-Credentials from an exec plugin: a command that prints an ExecCredential.
-
-Keeps the contract of `client.authentication.k8s.io`, v1 and v1beta1: what the command gets in `KUBERNETES_EXEC_INFO`,
-what it may answer, and that its answer holds until `expirationTimestamp`. It is never given a terminal.
+`ExecCredentialSource` runs an exec plugin that prints an ExecCredential, following `client.authentication.k8s.io` v1
+and v1beta1: the plugin gets `KUBERNETES_EXEC_INFO`, and its credential is valid until `expirationTimestamp`. The plugin
+never gets a terminal.
 """
 
 import asyncio
@@ -33,38 +32,38 @@ REREAD_AFTER = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What is shown to the API server with a call."""
+    """Headers and client certificate that authenticate a request."""
 
     headers: Headers = ()
     certificate: ClientCertificate | None = None
     expires_at: datetime | None = None
 
     def same_as(self, other: "Credential") -> bool:
-        """Whether showing the other one would make no difference."""
+        """Whether both authenticate in the same way."""
         return self.headers == other.headers and self.certificate == other.certificate
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
     async def fetch(self, now: datetime) -> Credential:
-        """A fresh credential, or `Denied`."""
+        """Fetch a new credential. Raises `Denied`."""
         ...
 
 
 def bearer(token: str) -> Headers:
-    """The header of a token."""
+    """The header for a bearer token."""
     return (("Authorization", f"Bearer {token.strip()}"),)
 
 
 def basic(username: str, password: str) -> Headers:
-    """The header of a user name and password."""
+    """The header for a user name and password."""
     return (("Authorization", "Basic " + b64encode(f"{username}:{password}".encode()).decode("ascii")),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCredentialSource:
-    """Headers as written, a token from a file, a certificate: whatever of these there is, together."""
+    """Fixed headers, a token from a file, and a client certificate: any combination."""
 
     headers: Headers = ()
     token_file: Path | None = None
@@ -72,7 +71,7 @@ class StaticCredentialSource:
     key: Pem | None = None
 
     async def fetch(self, now: datetime) -> Credential:
-        """Read the files there are."""
+        """Read the configured files."""
         try:
             headers = self.headers + self._token()
             certificate = self._certificate()
@@ -99,52 +98,52 @@ class StaticCredentialSource:
 
 
 class Credentials:
-    """The credential in use.
+    """Holds the current credential.
 
-    A fetch belongs to everyone who waits for it: a caller who runs out of time does not end it, so that a slow plugin
-    still gets to answer.
+    All callers that wait share one fetch. A caller whose deadline passes does not cancel it, so that a slow plugin can
+    still finish.
     """
 
     def __init__(self, source: CredentialSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
-        self._held: Credential | None = None
+        self._credential: Credential | None = None
         self._fetching: asyncio.Task[Credential] | None = None
 
     async def aclose(self) -> None:
-        """End a fetch still under way."""
+        """Cancel a running fetch."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait([self._fetching])
 
     async def current(self) -> Credential:
-        """The credential to show now. If a new one cannot be had, the expired one may still do: the server decides."""
-        held = self._held
-        if held is not None and not self._expired(held):
-            return held
+        """The current credential. If renewal fails, the expired one: the server may still accept it."""
+        credential = self._credential
+        if credential is not None and not self._expired(credential):
+            return credential
         try:
-            return await self._fetched()
+            return await self._fetch()
         except Denied:
-            if held is None:
+            if credential is None:
                 raise
-            return held
+            return credential
 
-    async def renewed(self, refused: Credential) -> Credential:
-        """A credential in place of the one the server refused; possibly an equal one."""
-        if self._held is not None and self._held is not refused:
-            return self._held
-        return await self._fetched()
+    async def renewed(self, rejected: Credential) -> Credential:
+        """The replacement of a credential that the server rejected; it may be equal."""
+        if self._credential is not None and self._credential is not rejected:
+            return self._credential
+        return await self._fetch()
 
-    async def _fetched(self) -> Credential:
+    async def _fetch(self) -> Credential:
         if self._fetching is None:
             self._fetching = asyncio.create_task(self._source.fetch(self._clock.now()), name="credentials")
-            self._fetching.add_done_callback(self._keep)
+            self._fetching.add_done_callback(self._store)
         return await asyncio.shield(self._fetching)
 
-    def _keep(self, done: asyncio.Task[Credential]) -> None:
+    def _store(self, done: asyncio.Task[Credential]) -> None:
         self._fetching = None
         if not done.cancelled() and done.exception() is None:
-            self._held = done.result()
+            self._credential = done.result()
 
     def _expired(self, credential: Credential) -> bool:
         return credential.expires_at is not None and self._clock.now() >= credential.expires_at
@@ -152,8 +151,8 @@ class Credentials:
 
 GROUP = "client.authentication.k8s.io"
 VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
-PATIENCE = timedelta(seconds=60)
-_SHOWN = 500  # characters of the plugin's own words in an error
+TIMEOUT = timedelta(seconds=60)
+_MAX_STDERR = 500  # characters of the plugin's stderr in an error
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -163,7 +162,7 @@ class _Status(msgspec.Struct, rename="camel"):
     expiration_timestamp: datetime | None = None
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, rename="camel"):
     api_version: str = ""
     kind: str = ""
     status: _Status | None = None
@@ -171,21 +170,21 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCredentialSource:
-    """The command, and what it is told."""
+    """An exec plugin: its command, arguments and environment."""
 
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     api_version: str = VERSIONS[0]
     install_hint: str = ""
-    cluster: Endpoint | None = None  # told to the plugin when it asks for `provideClusterInfo`
+    cluster: Endpoint | None = None  # passed to the plugin if `provideClusterInfo` is set
     cluster_config: Any = None
     headers: Headers = ()
-    patience: timedelta = PATIENCE
+    timeout: timedelta = TIMEOUT
 
-    async def fetch(self, now: datetime) -> Credential:  # noqa: ARG002 - the plugin says itself until when it holds
-        """Run the command and read its answer."""
-        status = self._read(await self._run())
+    async def fetch(self, now: datetime) -> Credential:  # noqa: ARG002 - the plugin returns the expiry
+        """Run the command and parse its output."""
+        status = self._parse(await self._run())
         certificate = None
         if status.client_certificate_data:
             certificate = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())
@@ -207,34 +206,34 @@ class ExecCredentialSource:
             remedy = "install it, or correct users[].user.exec.command in the kubeconfig"
             raise self._denied(f"cannot be run: {error.strerror or error}; {remedy}") from error
         try:
-            async with asyncio.timeout(self.patience.total_seconds()):
-                out, words = await process.communicate()
+            async with asyncio.timeout(self.timeout.total_seconds()):
+                out, stderr = await process.communicate()
         except TimeoutError as error:
-            remedy = "run it by hand to see what it waits for; it cannot ask anything here"
-            raise self._denied(f"did not answer within {self.patience.total_seconds():g} s; {remedy}") from error
+            remedy = "run it by hand to see what it waits for; it cannot prompt for input here"
+            raise self._denied(f"did not finish within {self.timeout.total_seconds():g} s; {remedy}") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            said = words.decode("utf-8", "replace").strip()[-_SHOWN:]
-            failed = f"failed with exit code {process.returncode}{': ' + said if said else ''}"
-            raise self._denied(f"{failed}; run it by hand, perhaps you have to log in again")
+            output = stderr.decode("utf-8", "replace").strip()[-_MAX_STDERR:]
+            failed = f"failed with exit code {process.returncode}{': ' + output if output else ''}"
+            raise self._denied(f"{failed}; run it by hand, perhaps a new login is needed")
         return out
 
-    def _read(self, out: bytes) -> _Status:
+    def _parse(self, out: bytes) -> _Status:
         try:
-            answer = msgspec.json.decode(out, type=_Answer)
+            credential = msgspec.json.decode(out, type=_ExecCredential)
         except UNDECODABLE as error:
             raise self._denied(f"did not print an ExecCredential: {error}") from error
-        if answer.kind != "ExecCredential" or answer.api_version != self.api_version:
-            said = f"{answer.api_version or 'no apiVersion'} {answer.kind or 'no kind'}"
-            raise self._denied(f"answered with {said}, but the kubeconfig asks for {self.api_version} ExecCredential")
-        status = answer.status
+        if credential.kind != "ExecCredential" or credential.api_version != self.api_version:
+            printed = f"{credential.api_version or 'no apiVersion'} {credential.kind or 'no kind'}"
+            raise self._denied(f"printed {printed}, but the kubeconfig requires {self.api_version} ExecCredential")
+        status = credential.status
         if status is None or not (status.token or status.client_certificate_data):
-            raise self._denied("answered without a token and without a client certificate")
+            raise self._denied("printed neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise self._denied("answered with only one of clientCertificateData and clientKeyData")
+            raise self._denied("printed only one of clientCertificateData and clientKeyData")
         return status
 
     def _info(self) -> str:
@@ -245,7 +244,7 @@ class ExecCredentialSource:
         return msgspec.json.encode(info).decode()
 
     def _cluster_info(self, cluster: Endpoint) -> dict[str, Any]:
-        told = {
+        fields = {
             "server": cluster.server,
             "tls-server-name": cluster.tls_server_name,
             "insecure-skip-tls-verify": cluster.insecure,
@@ -253,7 +252,7 @@ class ExecCredentialSource:
             "proxy-url": cluster.proxy,
             "config": self.cluster_config,
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     def _denied(self, problem: str) -> Denied:
         hint = f"\n{self.install_hint.strip()}" if self.install_hint else ""

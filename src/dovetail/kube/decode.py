@@ -1,9 +1,9 @@
-"""Bytes of lists and watches to values of the port, straight into the model's types.
+"""Decodes the bytes of lists and watches into objects of the model.
 
-One object that cannot be decoded never loses the others: it arrives as `UnreadableObject`, even where the decoder
-gives up on the whole text (see `manifest.json_parts`). What is not JSON at all means that the answer was cut or
-mangled on the way, and is `Corrupted`; so is a line of a watch about an object whose name cannot be read, because
-nobody can tell which object is out of date from there on. Whoever watches lists again.
+An object that cannot be decoded does not affect the others: it becomes an `UnreadableObject`, even if the decoder fails
+on the whole text because it is nested too deeply (see `manifest.codec.parts`). A text that is not JSON was truncated or
+damaged and is `Corrupted`. So is a watch event without a readable object name, because it is unknown which object is
+out of date; the informer then lists again.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class PageMeta(msgspec.Struct, frozen=True):
-    """Where a page of a list stands."""
+    """The metadata of one page of a list."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
     continue_: str = msgspec.field(default="", name="continue")
@@ -55,7 +55,7 @@ _CHANGES: dict[str, ChangeType] = {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DE
 
 @dataclass(slots=True)
 class ListPages:
-    """The pages of a list read so far."""
+    """Accumulates the pages of a list."""
 
     kind: Kind[Any]
     sharing: Interner
@@ -64,18 +64,18 @@ class ListPages:
     meta: PageMeta = field(default_factory=PageMeta)
 
     def add(self, data: bytes) -> None:
-        """Read one more page. A real list has a version; what has none would look like an empty cluster."""
+        """Decode one more page. Without a resourceVersion it is no list, and must not look like an empty cluster."""
         try:
             page = _page(data)
             if not page.metadata.resource_version:
                 raise ValueError("it has no resourceVersion")
             for raw in page.items or ():
-                self._take(raw)
+                self._add_item(raw)
         except UNDECODABLE as error:
-            raise Corrupted(f"list of {self.kind}: the answer is not what a list looks like: {error}") from error
+            raise Corrupted(f"list of {self.kind}: the response is not a valid list: {error}") from error
         self.meta = page.metadata
 
-    def _take(self, raw: msgspec.Raw) -> None:
+    def _add_item(self, raw: msgspec.Raw) -> None:
         try:
             value = decode(self.kind, raw)
         except UNDECODABLE as error:
@@ -109,7 +109,7 @@ def _event(line: bytes) -> _Event:
 
 
 def change_of(kind: Kind[T], line: bytes, call: ApiRequest, sharing: Interner) -> WatchEvent[T]:
-    """One line of a watch. An ERROR event is raised: `Gone` when the watch is too far behind."""
+    """Decode one line of a watch. An ERROR event is raised: `Gone` if the resourceVersion is too old."""
     try:
         event = _event(line)
         if event.type == "BOOKMARK":
@@ -119,33 +119,33 @@ def change_of(kind: Kind[T], line: bytes, call: ApiRequest, sharing: Interner) -
             raise error_of(call, read_status(event.object))
         value = decode(kind, event.object)
     except UNDECODABLE as error:
-        raise Corrupted(f"{call}: a line of the watch is not what an event looks like: {error}") from error
+        raise Corrupted(f"{call}: a line of the watch is not a valid event: {error}") from error
     if not isinstance(value, UnreadableObject):
         sharing.apply(value)
     return WatchEvent(change, value.metadata.resource_version, value)
 
 
 class LineReader:
-    """Cuts a stream of chunks into lines, in time linear in their size; a line beyond the limit is `Corrupted`."""
+    """Splits a stream of chunks into lines in linear time; a line over the limit is `Corrupted`."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
-        self._begun: list[bytes] = []
-        self._length = 0  # of what is begun
+        self._max_bytes = most
+        self._incomplete: list[bytes] = []
+        self._length = 0  # of the incomplete line
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The lines that this chunk completes, without empty ones."""
+        """Yield the lines that this chunk completes, without empty ones."""
         first, *rest = chunk.split(b"\n")
-        self._begin(first)
+        self._append(first)
         for piece in rest:
-            line, self._begun, self._length = b"".join(self._begun), [], 0
+            line, self._incomplete, self._length = b"".join(self._incomplete), [], 0
             if line.strip():
                 yield line
-            self._begin(piece)
+            self._append(piece)
 
-    def _begin(self, piece: bytes) -> None:
+    def _append(self, piece: bytes) -> None:
         self._length += len(piece)
-        if self._length > self._most:
-            raise Corrupted(f"a line of the watch is longer than {self._most} bytes")
+        if self._length > self._max_bytes:
+            raise Corrupted(f"a line of the watch is longer than {self._max_bytes} bytes")
         if piece:
-            self._begun.append(piece)
+            self._incomplete.append(piece)

@@ -1,7 +1,7 @@
-"""Where an API server is and how its connection is secured.
+"""The address of an API server, and the TLS context for it.
 
-Turns the TLS half of a kubeconfig, or of a pod's service account, into an `ssl.SSLContext`. Who we are is for
-`credentials` to say; a client certificate comes from there.
+Builds an `ssl.SSLContext` from the cluster entry of a kubeconfig or from the CA of a service account. The client
+certificate comes from `credentials`.
 """
 
 import ssl
@@ -18,24 +18,24 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class AccessFault(ApiError):
-    """There is no usable way to the API server; the message names the place and the remedy."""
+    """The API server cannot be accessed as configured; the message names the setting and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """Certificates or a key: the data itself, or the file that holds it and may be replaced there."""
+    """Certificates or a key: as data, or as a file, which may be replaced while the process runs."""
 
     data: bytes = b""
     file: Path | None = None
 
     def read(self) -> bytes:
-        """The text now."""
+        """The current content."""
         return self.data if self.file is None else read_bytes(self.file)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A certificate that says who we are, with its key."""
+    """A client certificate with its key."""
 
     certificate: bytes
     key: bytes
@@ -53,12 +53,12 @@ class Endpoint:
 
     @property
     def secure(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the connection uses TLS."""
         return self.server.startswith("https://")
 
     @property
     def proxy_url(self) -> str | None:
-        """The proxy to go through: the one written down, else the environment's, never for this very machine."""
+        """The proxy: the configured one, else that of the environment; never one for a loopback address."""
         if self.proxy:
             return self.proxy
         parts = urlsplit(self.server)
@@ -69,22 +69,22 @@ class Endpoint:
 
 
 def tls_context(endpoint: Endpoint, client: ClientCertificate | None) -> ssl.SSLContext:
-    """A context that trusts what the endpoint says and shows the client's certificate."""
+    """A TLS context with the endpoint's CA and the client certificate."""
     try:
-        context = _trusting(endpoint)
+        context = _server_context(endpoint)
         if client is not None:
-            _show(context, client)
+            _load_client_certificate(context, client)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError, an unreadable file a ValueError
         raise AccessFault(f"certificates for {endpoint.server} cannot be used: {error}") from error
     return context
 
 
-def _trusting(endpoint: Endpoint) -> ssl.SSLContext:
+def _server_context(endpoint: Endpoint) -> ssl.SSLContext:
     if endpoint.ca is None:
         context = ssl.create_default_context()
     else:
         trusted = endpoint.ca.read().decode("ascii", "replace")
-        if not trusted.strip():  # nothing to trust must not mean to trust everyone the system does
+        if not trusted.strip():  # empty data would make OpenSSL trust the CAs of the system
             raise AccessFault(f"the certificate authority for {endpoint.server} is empty")
         context = ssl.create_default_context(cadata=trusted)
     if endpoint.insecure:
@@ -93,8 +93,8 @@ def _trusting(endpoint: Endpoint) -> ssl.SSLContext:
     return context
 
 
-def _show(context: ssl.SSLContext, client: ClientCertificate) -> None:
-    """OpenSSL reads certificate and key from files only; the file is readable by us alone and gone at once."""
+def _load_client_certificate(context: ssl.SSLContext, client: ClientCertificate) -> None:
+    """Load the client certificate. OpenSSL reads it from a file only: a private one, deleted at once."""
     with tempfile.NamedTemporaryFile(prefix="dovetail-") as file:
         file.write(client.certificate + b"\n" + client.key)
         file.flush()

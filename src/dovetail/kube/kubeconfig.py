@@ -1,7 +1,7 @@
-"""Kubeconfig files: found and merged as kubectl does, and one context of them understood.
+"""Reads and merges kubeconfig files by the rules of kubectl, and selects one context.
 
-The first file that names a cluster, a user, a context or the current context wins. Paths in a file are relative to it.
-Every fault of the chosen context is reported at once, with the file it stands in and what to do.
+The first file that defines a cluster, user, context or the current context takes precedence. Paths in a file are
+relative to it. Every fault of the selected context is reported at once, with its file and the remedy.
 """
 
 import os
@@ -19,7 +19,7 @@ from dovetail.model.kube_object import Fault
 
 
 class ClusterEntry(msgspec.Struct, rename="kebab"):
-    """A cluster as written."""
+    """A cluster entry."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -31,21 +31,21 @@ class ClusterEntry(msgspec.Struct, rename="kebab"):
 
 
 class NamedExtension(msgspec.Struct):
-    """Something a tool keeps with a cluster; the exec protocol has a name of its own for what plugins are told."""
+    """An extension of a cluster entry; the exec protocol passes one of them to plugins."""
 
     name: str = ""
     extension: Any = None
 
 
 class EnvEntry(msgspec.Struct):
-    """A variable for a plugin."""
+    """An environment variable for an exec plugin."""
 
     name: str
     value: str = ""
 
 
 class ExecEntry(msgspec.Struct, rename="camel"):
-    """An exec plugin as written."""
+    """The exec plugin of a user entry."""
 
     command: str = ""
     args: list[str] | None = None
@@ -57,7 +57,7 @@ class ExecEntry(msgspec.Struct, rename="camel"):
 
 
 class UserEntry(msgspec.Struct, rename="kebab"):
-    """A user as written."""
+    """A user entry."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -76,7 +76,7 @@ class UserEntry(msgspec.Struct, rename="kebab"):
 
 
 class ContextEntry(msgspec.Struct):
-    """A context as written."""
+    """A context entry."""
 
     cluster: str = ""
     user: str = ""
@@ -107,7 +107,7 @@ class _File(msgspec.Struct):
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """Several files as one. Each entry keeps the file it comes from."""
+    """The merged files. Each entry keeps the file it comes from."""
 
     files: tuple[Path, ...]
     clusters: dict[str, tuple[ClusterEntry, Path]] = field(default_factory=dict)
@@ -117,12 +117,12 @@ class Kubeconfig:
 
     @property
     def shown(self) -> str:
-        """The files, for a message."""
+        """The file names, for messages."""
         return ", ".join(str(file) for file in self.files)
 
 
 def kubeconfig_files(explicit: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """The files to read: the one asked for, else those of `KUBECONFIG`."""
+    """The files to read: the explicit one, else those of `KUBECONFIG`."""
     if explicit is not None:
         return (explicit.expanduser(),)
     listed = [Path(entry) for entry in environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
@@ -130,12 +130,12 @@ def kubeconfig_files(explicit: Path | None, environ: Mapping[str, str]) -> tuple
 
 
 def load(files: tuple[Path, ...], *, may_miss: bool) -> Kubeconfig:
-    """Read and merge the files. Of a list, as in `KUBECONFIG`, some may be missing, but not all."""
+    """Read and merge the files. With `may_miss`, some of them may be missing, but not all."""
     found = tuple(file for file in files if file.exists())
     missing = [file for file in files if file not in found]
     if missing and (not may_miss or not found):
         raise AccessFault(
-            f"kubeconfig {', '.join(map(str, missing))}: no such file; name another with --kubeconfig or KUBECONFIG"
+            f"kubeconfig {', '.join(map(str, missing))}: no such file; specify another with --kubeconfig or KUBECONFIG"
         )
     merged = Kubeconfig(found)
     for file in found:
@@ -145,8 +145,8 @@ def load(files: tuple[Path, ...], *, may_miss: bool) -> Kubeconfig:
 
 def _read(file: Path) -> _File:
     try:
-        plain = read_yaml(read_text(file)).content
-        return msgspec.convert({} if plain is None else plain, _File)
+        content = read_yaml(read_text(file)).content
+        return msgspec.convert({} if content is None else content, _File)
     except InputUnreadable as error:
         raise AccessFault(f"kubeconfig {file}: {error}") from error
     except YamlInvalid as error:
@@ -167,7 +167,7 @@ def _merge(merged: Kubeconfig, read: _File, file: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SelectedContext:
-    """One context with the entries it refers to."""
+    """One context with the cluster and user that it refers to."""
 
     name: str
     context: ContextEntry
@@ -177,38 +177,38 @@ class SelectedContext:
     user_file: Path
 
 
-def choose(config: Kubeconfig, wanted: str | None) -> SelectedContext:
-    """The context asked for, or the current one."""
-    name = wanted or config.current_context
+def choose(config: Kubeconfig, requested: str | None) -> SelectedContext:
+    """Select the named context, or the current one."""
+    name = requested or config.current_context
     known = ", ".join(sorted(config.contexts)) or "none"
     if not name:
         raise AccessFault(
-            f"kubeconfig {config.shown}: no context is current; choose one with --context (there are: {known})"
+            f"kubeconfig {config.shown}: current-context is not set; choose one with --context (available: {known})"
         )
     if name not in config.contexts:
         raise AccessFault(
-            f"kubeconfig {config.shown}: there is no context {name!r}; choose one with --context (there are: {known})"
+            f"kubeconfig {config.shown}: there is no context {name!r}; choose one with --context (available: {known})"
         )
     context, file = config.contexts[name]
-    faults = list(_dangling(config, context, f"contexts[{name}]"))
+    faults = list(_missing_references(config, context, f"contexts[{name}]"))
     if faults:
-        raise refused(file, name, faults)
+        raise invalid_context(file, name, faults)
     cluster, cluster_file = config.clusters[context.cluster]
     user, user_file = config.users[context.user] if context.user else (UserEntry(), file)
     return SelectedContext(name, context, cluster, cluster_file, user, user_file)
 
 
-def _dangling(config: Kubeconfig, context: ContextEntry, path: str) -> list[Fault]:
+def _missing_references(config: Kubeconfig, context: ContextEntry, path: str) -> list[Fault]:
     faults = []
     if context.cluster not in config.clusters:
         remedy = f"name one of: {', '.join(sorted(config.clusters)) or 'none are defined'}"
-        faults.append(Fault(f"{path}.cluster", "there is no such cluster", context.cluster, remedy))
+        faults.append(Fault(f"{path}.cluster", "there is no cluster of that name", context.cluster, remedy))
     if context.user and context.user not in config.users:
         remedy = f"name one of: {', '.join(sorted(config.users)) or 'none are defined'}"
-        faults.append(Fault(f"{path}.user", "there is no such user", context.user, remedy))
+        faults.append(Fault(f"{path}.user", "there is no user of that name", context.user, remedy))
     return faults
 
 
-def refused(file: Path, context: str, faults: list[Fault]) -> AccessFault:
-    """All faults of a context as one error."""
+def invalid_context(file: Path, context: str, faults: list[Fault]) -> AccessFault:
+    """An error with all faults of a context."""
     return AccessFault(f"kubeconfig {file}, context {context!r}: " + "; ".join(str(fault) for fault in faults))

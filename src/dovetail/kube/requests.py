@@ -1,11 +1,10 @@
-"""One call to the API server as a value: verb, path, query and body of everything the port can ask for.
+"""API requests as values, and the errors that their responses mean.
 
-Keeps the URL layout of the Kubernetes API. Nothing is sent here.
+The `*_call` functions build the method, path, query and body of every operation of the `Cluster` port. They send
+nothing.
 
-What an answer other than success means: HTTP status and `Status` body to the errors of the port.
-
-A refusal of a write is only ever called `Unavailable` when nothing was written; where the server itself does not know
-(it, its storage or a proxy gave up in between) the outcome is unknown.
+`error_of` turns an HTTP status with its `Status` body into an error of the port. A failed write is `Unavailable` only
+if nothing was written; if the server, its storage or a proxy gave up in between, it is `OutcomeUnknown`.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,24 +40,24 @@ _MERGE_PATCH = "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRequest:
-    """One HTTP request, complete but for the server and who asks."""
+    """One HTTP request without server and credentials."""
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = _JSON
-    bulk: bool = False  # a long answer: worth compressing, and given more time
-    urgent: bool = False  # does not wait for its turn under the rate limit
+    bulk: bool = False  # large response: compressed, and with a longer deadline
+    urgent: bool = False  # not subject to the rate limit
 
     @property
     def writes(self) -> bool:
-        """Whether it may change something."""
+        """Whether the request may change an object."""
         return self.method != "GET"
 
     @property
     def evicts(self) -> bool:
-        """Whether it goes to the eviction API."""
+        """Whether the request is an eviction."""
         return self.path.endswith("/eviction")
 
     def __str__(self) -> str:
@@ -66,14 +65,14 @@ class ApiRequest:
 
 
 def list_call(kind: Kind[Any], options: ListOptions, page: Mapping[str, str]) -> ApiRequest:
-    """One page of a list. Only the first page may ask for a version: the others are at that of the first."""
+    """One page of a list. Only the first page may have a resourceVersion; the others continue it."""
     version = {} if "continue" in page else _version(options)
     query = {**_selection(options), **version, **page}
     return ApiRequest(method="GET", path=_collection(kind, options.namespace), query=query, bulk=True)
 
 
 def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) -> ApiRequest:
-    """A watch that the server ends after so many seconds."""
+    """A watch with a server-side timeout in seconds."""
     query = {
         **_selection(options),
         "watch": "true",
@@ -85,12 +84,12 @@ def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) 
 
 
 def get_call(kind: Kind[Any], key: Key) -> ApiRequest:
-    """One object."""
+    """A read of one object."""
     return ApiRequest(method="GET", path=_object(kind, key), urgent=kind == LEASE)
 
 
 def create_call(kind: Kind[Any], value: KubeObject) -> ApiRequest:
-    """A new object."""
+    """A creation."""
     return ApiRequest(
         method="POST",
         path=_collection(kind, value.metadata.namespace),
@@ -100,7 +99,7 @@ def create_call(kind: Kind[Any], value: KubeObject) -> ApiRequest:
 
 
 def patch_call(kind: Kind[Any], key: Key, patch: Patch) -> ApiRequest:
-    """A merge patch; the resource version it holds for goes into its metadata."""
+    """A merge patch. Its resourceVersion precondition goes into the metadata of the body."""
     body = dict(patch.body)
     if patch.resource_version:
         body["metadata"] = {**body.get("metadata", {}), "resourceVersion": patch.resource_version}
@@ -124,7 +123,7 @@ def delete_call(kind: Kind[Any], key: Key, deletion: Deletion) -> ApiRequest:
 
 
 def evict_call(kind: Kind[Pod], pod: Pod) -> ApiRequest:
-    """An eviction of this very pod."""
+    """An eviction of the pod with this uid."""
     body: dict[str, Any] = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -137,8 +136,8 @@ def evict_call(kind: Kind[Pod], pod: Pod) -> ApiRequest:
 
 def _collection(kind: Kind[Any], namespace: str) -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
-    within = f"/namespaces/{quote(namespace, safe='')}" if kind.namespaced and namespace else ""
-    return f"{root}{within}/{kind.plural}"
+    namespace_path = f"/namespaces/{quote(namespace, safe='')}" if kind.namespaced and namespace else ""
+    return f"{root}{namespace_path}/{kind.plural}"
 
 
 def _object(kind: Kind[Any], key: Key) -> str:
@@ -153,7 +152,7 @@ def _selection(options: ListOptions) -> dict[str, str]:
 
 
 def _version(options: ListOptions) -> dict[str, str]:
-    """Without a match of its own, a server takes a version for exact or for the oldest, by whether there is a limit."""
+    """The version with an explicit match: otherwise its meaning depends on whether the request has a limit."""
     if not options.resource_version:
         return {}
     match = "Exact" if options.exact else "NotOlderThan"
@@ -169,14 +168,14 @@ def _encoded(kind: Kind[Any], body: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(plain)
 
 
-_SHOWN = 500
+_MAX_MESSAGE = 500
 _TOO_LARGE = "request is too large"
-"""As etcd says it of an object above 1.5 MiB; nothing was written, and to repeat it is of no use."""
+"""etcd's message for an object above 1.5 MiB; nothing was written, and a retry cannot succeed."""
 _STORAGE_GAVE_UP = ("etcdserver", "timed out", "deadline exceeded", "leader changed")
 
 
 class StatusCause(msgspec.Struct):
-    """One cause of a refusal."""
+    """One cause of a failure."""
 
     reason: str = ""
     message: str = ""
@@ -184,14 +183,14 @@ class StatusCause(msgspec.Struct):
 
 
 class Details(msgspec.Struct, rename="camel"):
-    """What a refusal is about."""
+    """The details of a failure."""
 
     causes: list[StatusCause] | None = None
     retry_after_seconds: int = 0
 
 
 class Status(msgspec.Struct):
-    """The API server's own account of a call."""
+    """The `Status` object of a failed request."""
 
     code: int = 0
     reason: str = ""
@@ -200,22 +199,22 @@ class Status(msgspec.Struct):
 
     @property
     def causes(self) -> list[StatusCause]:
-        """The causes given."""
+        """The causes, if any."""
         return (self.details.causes or []) if self.details else []
 
 
 def read_status(body: bytes | msgspec.Raw, code: int = 0) -> Status:
-    """The Status in an answer; proxies in between answer in their own words, which are kept as the message."""
+    """The Status in a response. A body that is no Status, for example of a proxy, becomes the message."""
     try:
         status = msgspec.json.decode(body, type=Status)
     except UNDECODABLE:
-        return Status(code=code, message=bytes(body)[:_SHOWN].decode("utf-8", "replace").strip())
+        return Status(code=code, message=bytes(body)[:_MAX_MESSAGE].decode("utf-8", "replace").strip())
     status.code = status.code or code
     return status
 
 
 def error_of(call: ApiRequest, status: Status, headers: Mapping[str, str] | None = None) -> ApiError:
-    """The error that this status means for this call."""
+    """The error of the port for this request and status."""
     message = (
         f"{call}: {status.message or 'no explanation'} ({status.code}{' ' + status.reason if status.reason else ''})"
     )
@@ -226,13 +225,13 @@ def error_of(call: ApiRequest, status: Status, headers: Mapping[str, str] | None
     if status.code == 409:
         return AlreadyExists(message) if status.reason == "AlreadyExists" else Conflict(message)
     if status.code == 429:
-        return _too_many(status, message, headers or {})
+        return _too_many_requests(status, message, headers or {})
     if status.code >= 500:
-        return _broken(call, status, message)
+        return _server_error(call, status, message)
     return ApiError(message)
 
 
-def _too_many(status: Status, message: str, headers: Mapping[str, str]) -> ApiError:
+def _too_many_requests(status: Status, message: str, headers: Mapping[str, str]) -> ApiError:
     budgets = [cause.message for cause in status.causes if cause.reason == "DisruptionBudget"]
     if budgets:
         return EvictionBlocked(f"{message}: {'; '.join(budgets)}")
@@ -241,11 +240,11 @@ def _too_many(status: Status, message: str, headers: Mapping[str, str]) -> ApiEr
 
 
 def _seconds(header: str) -> int:
-    """A number of seconds; a date, or whatever else stands there, is 0. So many digits are more than anybody waits."""
+    """Parse Retry-After in seconds; 0 for a date or any other text. Nine digits are enough."""
     return int(header[:9]) if header.isascii() and header.isdigit() else 0
 
 
-def _broken(call: ApiRequest, status: Status, message: str) -> ApiError:
+def _server_error(call: ApiRequest, status: Status, message: str) -> ApiError:
     if call.evicts and "more than one PodDisruptionBudget" in status.message:
         return EvictionImpossible(message)
     gave_up = status.code in (502, 504) or any(word in status.message for word in _STORAGE_GAVE_UP)

@@ -1,7 +1,7 @@
-"""Asks a real API server who shows a token and whether they may look: TokenReview, then SubjectAccessReview.
+"""Authenticates dashboard users: TokenReview for the identity, then SubjectAccessReview for the permissions.
 
-Both are questions; nothing is kept by the server. An answer that cannot be understood is no answer. The token is sent
-to the API server and appears nowhere else.
+The API server stores neither. A response that cannot be decoded counts as `Unavailable`, never as permission. The
+token is sent to the API server and is neither logged nor stored.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Unavailable
 from dovetail.ports.token_review import TokenIdentity
 
-NEEDED = (("list", "", "nodes"), ("list", "", "pods"))
-"""Verb, group and resource, in every namespace: what the page shows is about these."""
+REQUIRED_PERMISSIONS = (("list", "", "nodes"), ("list", "", "pods"))
+"""Verb, group and resource, in all namespaces, of what the dashboard shows."""
 LIMITS = TransportLimits(qps=20.0, burst=40, deadline=5.0, in_flight=8)
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 class User(msgspec.Struct):
-    """Who it is, as authorizers know them."""
+    """The user of a TokenReview."""
 
     username: str = ""
     uid: str = ""
@@ -54,7 +54,7 @@ class _AccessReview(msgspec.Struct):
 
 
 class KubeReviewer:
-    """Implements `ports.review.Reviewer`. Close it with `aclose`."""
+    """Implements the reviewer of `ports.token_review`. Close it with `aclose`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -64,16 +64,20 @@ class KubeReviewer:
         await self._transport.aclose()
 
     async def review(self, token: str) -> TokenIdentity:
-        """Who shows this token, and what they lack."""
-        status = (await self._ask(_TOKENS, "TokenReview", {"token": token}, _TokenReview)).status
+        """The user of this token, and the permissions they lack."""
+        status = (await self._post(_TOKENS, "TokenReview", {"token": token}, _TokenReview)).status
         if not status.authenticated or not status.user.username:
             return TokenIdentity()
-        allowed = await asyncio.gather(*(self._allowed(status.user, each) for each in NEEDED))
-        lacks = tuple(f"{verb} {resource}" for (verb, _, resource), yes in zip(NEEDED, allowed, strict=True) if not yes)
+        allowed = await asyncio.gather(*(self._allowed(status.user, each) for each in REQUIRED_PERMISSIONS))
+        lacks = tuple(
+            f"{verb} {resource}"
+            for (verb, _, resource), permitted in zip(REQUIRED_PERMISSIONS, allowed, strict=True)
+            if not permitted
+        )
         return TokenIdentity(status.user.username, lacks)
 
-    async def _allowed(self, user: User, needed: tuple[str, str, str]) -> bool:
-        verb, group, resource = needed
+    async def _allowed(self, user: User, permission: tuple[str, str, str]) -> bool:
+        verb, group, resource = permission
         spec = {
             "resourceAttributes": {"verb": verb, "group": group, "resource": resource},
             "user": user.username,
@@ -81,19 +85,19 @@ class KubeReviewer:
             "groups": list(user.groups),
             "extra": {name: list(values) for name, values in user.extra.items()},
         }
-        status = (await self._ask(_ACCESS, "SubjectAccessReview", spec, _AccessReview)).status
+        status = (await self._post(_ACCESS, "SubjectAccessReview", spec, _AccessReview)).status
         return status.allowed and not status.denied
 
-    async def _ask(self, path: str, kind: str, spec: Mapping[str, Any], answer: type[Any]) -> Any:
+    async def _post(self, path: str, kind: str, spec: Mapping[str, Any], response_type: type[Any]) -> Any:
         group = path.split("/")[2]
         body = {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {}, "spec": spec}
         call = ApiRequest(method="POST", path=path, body=msgspec.json.encode(body))
         try:
-            return msgspec.json.decode(await self._transport.fetch(call), type=answer)
+            return msgspec.json.decode(await self._transport.fetch(call), type=response_type)
         except UNDECODABLE as error:
-            raise Unavailable(f"{call}: the answer is not what a {kind} looks like") from error
+            raise Unavailable(f"{call}: the response is not a valid {kind}") from error
 
 
 async def open_reviewer(access: ClusterAccess, clock: Clock) -> KubeReviewer:
-    """One that asks the API server behind an access. Nothing is called yet."""
+    """A reviewer for the API server of an access. Sends no request."""
     return KubeReviewer(Transport(access.endpoint, Credentials(access.source, clock), LIMITS))

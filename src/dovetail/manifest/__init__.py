@@ -1,1 +1,1 @@
-"""Manifests in and out: YAML and JSON to model values and back, every fault of a document at once, CRDs; no network."""
+"""Manifests: YAML and JSON to objects of the model and back, validation with all faults at once, and the CRDs."""

@@ -1,4 +1,4 @@
-"""The API reference as Markdown, from the schemas: a table of fields and one of rules for each kind."""
+"""Generates the API reference in Markdown from the schemas: for each kind a table of fields and a table of rules."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ Fields under `status` are written by the controller.
 
 
 def reference() -> str:
-    """The whole page."""
+    """The content of `docs/reference/api.md`."""
     parts = [_INTRODUCTION]
     for resource in RESOURCES:
         scopes = [scope for scope in KINDS if scope.kind == resource.kind.name]
@@ -36,29 +36,29 @@ def reference() -> str:
 
 
 def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]]:
-    """Every field below spec and status, its schema, and whether it must be there."""
+    """Every field under spec and status, its schema, and whether it is required."""
     for name, inner in schema.get("properties", {}).items():
         if not path and name in ("apiVersion", "kind", "metadata"):
             continue
-        here = f"{path}.{name}" if path else name
-        yield here, inner, name in schema.get("required", ())
-        if name != "genericPerActionControls":  # the same again under another name
-            yield from _fields(inner, here)
+        field_path = f"{path}.{name}" if path else name
+        yield field_path, inner, name in schema.get("required", ())
+        if name != "genericPerActionControls":  # an alias of actionControls with the same fields
+            yield from _fields(inner, field_path)
     for inner, suffix in ((schema.get("items"), "[]"), (schema.get("additionalProperties"), ".*")):
         if inner is not None:
             yield from _fields(inner, path + suffix)
 
 
 def _row(path: str, schema: Schema, scopes: list[Scope]) -> str:
-    needed = [
+    required_in = [
         scope.version
         for scope in scopes
-        for here, _, required in _fields(schema_of(scope))
-        if here == path and required
+        for field_path, _, required in _fields(schema_of(scope))
+        if field_path == path and required
     ]
     about = schema.get("description", "")
-    if needed:
-        about += " **Required.**" if len(needed) == len(scopes) else f" **Required in {', '.join(needed)}.**"
+    if required_in:
+        about += " **Required.**" if len(required_in) == len(scopes) else f" **Required in {', '.join(required_in)}.**"
     cells = (f"`{path}`", _type(schema), about, _limits(schema), _default(path, scopes))
     return f"| {' | '.join(map(_cell, cells))} |\n"
 
@@ -74,13 +74,13 @@ def _type(schema: Schema) -> str:
 
 
 def _limits(schema: Schema) -> str:
-    said = []
+    limits = []
     inner = schema.get("items") or schema.get("additionalProperties") or {}
     for each in (schema, inner):
         if "enum" in each:
-            said.append(", ".join(f"`{choice}`" for choice in each["enum"]))
+            limits.append(", ".join(f"`{choice}`" for choice in each["enum"]))
         elif "pattern" in each:
-            said.append(IN_WORDS[each["pattern"]])
+            limits.append(IN_WORDS[each["pattern"]])
     for name, words in (
         ("minimum", "at least"),
         ("maximum", "at most"),
@@ -88,28 +88,28 @@ def _limits(schema: Schema) -> str:
         ("maxItems", "at most"),
     ):
         if name in schema:
-            said.append(f"{words} {schema[name]}{' items' if 'Items' in name else ''}")
-    return "; ".join(said)
+            limits.append(f"{words} {schema[name]}{' items' if 'Items' in name else ''}")
+    return "; ".join(limits)
 
 
 def _default(path: str, scopes: list[Scope]) -> str:
     by_version = {
         scope.version: inner["default"]
         for scope in scopes
-        for here, inner, _ in _fields(schema_of(scope))
-        if here == path and "default" in inner
+        for field_path, inner, _ in _fields(schema_of(scope))
+        if field_path == path and "default" in inner
     }
     values = list(by_version.values())
     if len(by_version) == len(scopes) and all(value == values[0] for value in values):
-        return f"`{_shown(values[0])}`"
-    return "; ".join(f"{version}: `{_shown(value)}`" for version, value in by_version.items())
+        return f"`{_format_value(values[0])}`"
+    return "; ".join(f"{version}: `{_format_value(value)}`" for version, value in by_version.items())
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_shown(each)}" for key, each in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_format_value(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_shown, value)) + "]"
+        return "[" + ", ".join(map(_format_value, value)) + "]"
     return str(value) if value != "" else '""'
 
 

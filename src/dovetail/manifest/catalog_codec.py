@@ -1,7 +1,8 @@
-"""Catalogues as they stand in a snapshot file: written once, with the names of the NodePools that buy from each.
+"""Encodes and decodes the instance type catalogs in a snapshot.
 
-What a type or an offering settles is written as labels, everything else as requirements; together they mean what
-they meant before. Order is kept: it is the order in which equal types are considered.
+Equal catalogs are written once, with the names of the NodePools that use them. A requirement that allows exactly one
+value is written as a label, any other as a requirement. The order of instance types is kept, because the scheduler
+considers equal types in that order.
 """
 
 import math
@@ -23,7 +24,7 @@ _SHAPE = "write {nodePools: [...], instanceTypes: [...]}"
 
 
 class OfferingFields(ApiStruct, frozen=True, kw_only=True):
-    """An offering, as written."""
+    """An offering in a snapshot."""
 
     price: float
     labels: Mapping[str, str] = {}
@@ -32,7 +33,7 @@ class OfferingFields(ApiStruct, frozen=True, kw_only=True):
 
 
 class InstanceTypeFields(ApiStruct, frozen=True, kw_only=True):
-    """An instance type, as written."""
+    """An instance type in a snapshot."""
 
     name: str
     labels: Mapping[str, str] = {}
@@ -43,26 +44,26 @@ class InstanceTypeFields(ApiStruct, frozen=True, kw_only=True):
 
 
 def dump_catalogs(catalogs: Catalogs) -> list[dict[str, Any]]:
-    """Each different catalogue once, by its first pool."""
+    """Each distinct catalog once, ordered by the name of its first pool."""
     pools_by_catalog: dict[int, list[str]] = {}
     for pool in sorted(catalogs):
-        pools_by_catalog.setdefault(_identity(catalogs, pool), []).append(pool)
+        pools_by_catalog.setdefault(_first_equal(catalogs, pool), []).append(pool)
     return [
         {"nodePools": pools, "instanceTypes": [_dump_type(each) for each in catalogs[pools[0]]]}
         for pools in pools_by_catalog.values()
     ]
 
 
-def _identity(catalogs: Catalogs, pool: str) -> int:
-    """The first of the pools, counted by name, that sells the same."""
-    mine = catalogs[pool]
+def _first_equal(catalogs: Catalogs, pool: str) -> int:
+    """The index of the first pool, by name, with an equal catalog."""
+    catalog = catalogs[pool]
     names = sorted(catalogs)
-    return next(at for at, name in enumerate(names) if catalogs[name] is mine or catalogs[name] == mine)
+    return next(index for index, name in enumerate(names) if catalogs[name] is catalog or catalogs[name] == catalog)
 
 
 def _dump_type(value: InstanceType) -> dict[str, Any]:
-    labels, requirements = _split(value.requirements)
-    wire = InstanceTypeFields(
+    labels, requirements = _labels_and_requirements(value.requirements)
+    fields = InstanceTypeFields(
         name=value.name,
         labels=labels,
         requirements=requirements,
@@ -70,16 +71,16 @@ def _dump_type(value: InstanceType) -> dict[str, Any]:
         overhead=value.overhead,
         offerings=tuple(_dump_offering(each) for each in value.offerings),
     )
-    plain: dict[str, Any] = ordered(wire)
-    return plain
+    document: dict[str, Any] = ordered(fields)
+    return document
 
 
 def _dump_offering(value: Offering) -> OfferingFields:
-    labels, requirements = _split(value.requirements)
+    labels, requirements = _labels_and_requirements(value.requirements)
     return OfferingFields(price=value.price, labels=labels, requirements=requirements, available=value.available)
 
 
-def _split(requirements: Requirements) -> tuple[dict[str, str], tuple[NodeSelectorRequirement, ...]]:
+def _labels_and_requirements(requirements: Requirements) -> tuple[dict[str, str], tuple[NodeSelectorRequirement, ...]]:
     labels: dict[str, str] = {}
     others: list[NodeSelectorRequirement] = []
     for key, requirement in sorted(requirements.items()):
@@ -92,20 +93,20 @@ def _split(requirements: Requirements) -> tuple[dict[str, str], tuple[NodeSelect
 
 
 def load_catalogs(document: Any, faults: list[Fault]) -> dict[str, tuple[InstanceType, ...]]:
-    """The catalogue of each pool; pools of one entry share it. What is wrong goes to `faults`."""
+    """The catalog of each pool; pools of one entry share it. Errors are added to `faults`."""
     if not isinstance(document, list):
-        faults.append(Fault("catalogs", "is not a list", None, f"for each catalogue {_SHAPE}"))
+        faults.append(Fault("catalogs", "is not a list", None, f"for each catalog {_SHAPE}"))
         return {}
     catalogs: dict[str, tuple[InstanceType, ...]] = {}
-    for at, entry in enumerate(document):
-        path = f"catalogs[{at}]"
+    for index, entry in enumerate(document):
+        path = f"catalogs[{index}]"
         if not isinstance(entry, dict):
             faults.append(Fault(path, "is not a mapping", entry, _SHAPE))
             continue
         types = tuple(_load_types(entry.get("instanceTypes"), f"{path}.instanceTypes", faults))
         for pool in _load_pools(entry.get("nodePools"), f"{path}.nodePools", faults):
             if pool in catalogs:
-                faults.append(Fault(f"{path}.nodePools", "has a pool that buys elsewhere too", pool, "keep one"))
+                faults.append(Fault(f"{path}.nodePools", "has a pool that another catalog lists too", pool, "keep one"))
             catalogs[pool] = types
     return catalogs
 
@@ -113,7 +114,7 @@ def load_catalogs(document: Any, faults: list[Fault]) -> dict[str, tuple[Instanc
 def _load_pools(names: Any, path: str, faults: list[Fault]) -> Iterable[str]:
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         return names
-    faults.append(Fault(path, "is missing or not a list of names", names, "list the NodePools that buy here"))
+    faults.append(Fault(path, "is missing or not a list of names", names, "list the NodePools that use this catalog"))
     return ()
 
 
@@ -122,8 +123,8 @@ def _load_types(entries: Any, path: str, faults: list[Fault]) -> Iterator[Instan
         faults.append(Fault(path, "is missing or not a list", None, "list the instance types"))
         return
     names: set[str] = set()
-    for at, entry in enumerate(entries):
-        here = f"{path}[{at}]"
+    for index, entry in enumerate(entries):
+        here = f"{path}[{index}]"
         try:
             found = _load_type(msgspec.convert(entry, InstanceTypeFields, dec_hook=decode_hook))
         except (msgspec.ValidationError, ValueError) as error:
@@ -131,26 +132,28 @@ def _load_types(entries: Any, path: str, faults: list[Fault]) -> Iterator[Instan
             faults.append(Fault(f"{here}.{place}" if place else here, problem, None, "take the snapshot again"))
             continue
         if found.name in names:
-            faults.append(Fault(f"{here}.name", "is the name of an earlier type", found.name, "give each its own"))
+            faults.append(
+                Fault(f"{here}.name", "is the name of an earlier type", found.name, "give each type a unique name")
+            )
         names.add(found.name)
         yield found
 
 
-def _load_type(wire: InstanceTypeFields) -> InstanceType:
+def _load_type(fields: InstanceTypeFields) -> InstanceType:
     return InstanceType(
-        name=wire.name,
-        requirements=_joined(wire),
-        offerings=tuple(_load_offering(each) for each in wire.offerings),
-        capacity=wire.capacity,
-        overhead=wire.overhead,
+        name=fields.name,
+        requirements=_all_requirements(fields),
+        offerings=tuple(_load_offering(each) for each in fields.offerings),
+        capacity=fields.capacity,
+        overhead=fields.overhead,
     )
 
 
-def _load_offering(wire: OfferingFields) -> Offering:
-    if not math.isfinite(wire.price) or wire.price < 0:
-        raise ValueError(f"an offering has the price {wire.price}; it must be zero or more")
-    return Offering(_joined(wire), wire.price, wire.available)
+def _load_offering(fields: OfferingFields) -> Offering:
+    if not math.isfinite(fields.price) or fields.price < 0:
+        raise ValueError(f"an offering has the price {fields.price}; it must be zero or more")
+    return Offering(_all_requirements(fields), fields.price, fields.available)
 
 
-def _joined(wire: InstanceTypeFields | OfferingFields) -> Requirements:
-    return Requirements.from_labels(wire.labels).add(read_requirements(wire.requirements))
+def _all_requirements(fields: InstanceTypeFields | OfferingFields) -> Requirements:
+    return Requirements.from_labels(fields.labels).add(read_requirements(fields.requirements))

@@ -1,7 +1,8 @@
-"""What fields must agree on: each rule as the API server reads it (CEL) and as Python checks it, side by side.
+"""Validation rules over several fields, each as CEL for the API server and as a Python predicate.
 
-One table, so that the two cannot drift apart unnoticed; the end-to-end suite holds them against a real API server.
-A predicate sees the value a rule stands on, complete in type. A transition also sees what the value was before.
+Both are in one `Rule`, so that they change together; the end-to-end suite compares them on a real API server. `holds`
+gets the value that the rule is attached to, after its types were checked. `keeps` also gets the previous value, for
+rules about updates.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,12 +15,12 @@ from dovetail.model.reason import Action
 BOTH = ("v1", "v1beta1")
 ACTIONS = tuple(action.value for action in Action)
 _BOUNDS = ("Gt", "Lt", "Gte", "Lte")
-_FREE_KEYS = (CAPACITY_TYPE, NODEPOOL)
+_ALLOWED_KEYS = (CAPACITY_TYPE, NODEPOOL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule. `at` is the field below the ruled value that the fault is about."""
+    """One rule. `at` is the field under the value to which a fault is attributed."""
 
     cel: str
     message: str
@@ -31,7 +32,7 @@ class Rule:
     kinds: tuple[str, ...] = ("NodePool", "NodeClaim")
 
     def schema(self) -> dict[str, str]:
-        """As an entry of `x-kubernetes-validations`."""
+        """The rule as an entry of `x-kubernetes-validations`."""
         entry = {"rule": self.cel, "message": self.message}
         return {**entry, "fieldPath": f".{self.at}"} if self.at else entry
 
@@ -41,8 +42,8 @@ def _quoted(words: Iterable[str]) -> str:
 
 
 def in_karpenter_domain(key: str) -> bool:
-    """Whether the label belongs to Karpenter and is not one that has a rule of its own."""
-    return key not in _FREE_KEYS and (key.startswith(f"{GROUP}/") or f".{GROUP}/" in key)
+    """Whether the label is in Karpenter's domain, apart from the keys that NodePools may use."""
+    return key not in _ALLOWED_KEYS and (key.startswith(f"{GROUP}/") or f".{GROUP}/" in key)
 
 
 SCHEDULE_WITH_DURATION = Rule(
@@ -53,20 +54,20 @@ SCHEDULE_WITH_DURATION = Rule(
 )
 DURATION_ABOVE_ZERO = Rule(
     cel="!has(self.duration) || self.duration.matches('[1-9]')",
-    message="'duration' must be longer than zero: the budget would never come into force",
+    message="'duration' must be longer than zero: the budget would never be active",
     at="duration",
     holds=lambda budget: not set(budget.get("duration", "1")).isdisjoint("123456789"),
-    remedy="write how long the window stays open, such as 8h, or leave out schedule and duration",
+    remedy="write how long the budget stays active, such as 8h, or leave out schedule and duration",
 )
 ACTION_OR_REASONS = Rule(
     cel="!(has(self.action) && has(self.reasons))",
-    message="'action' and 'reasons' are two spellings of one thing; keep one of them",
+    message="'action' and 'reasons' cannot be combined; keep one of them",
     holds=lambda budget: not ("action" in budget and "reasons" in budget),
     remedy="keep 'reasons' (v1) or 'action'",
 )
 BUDGETS_OF_ONE_ACTION = Rule(
     cel="self.all(x, !has(x.action) && !has(x.reasons))",
-    message="budgets under an action are for that action; leave out 'action' and 'reasons'",
+    message="budgets under an action apply to that action; leave out 'action' and 'reasons'",
     holds=lambda budgets: not any("action" in budget or "reasons" in budget for budget in budgets),
     remedy="move a budget for other actions to spec.disruption.budgets",
 )
@@ -78,7 +79,7 @@ KNOWN_ACTIONS = Rule(
 )
 ONE_SPELLING_OF_CONTROLS = Rule(
     cel="!(has(self.actionControls) && has(self.genericPerActionControls))",
-    message="'actionControls' and 'genericPerActionControls' are two spellings of one thing; keep one of them",
+    message="'actionControls' and 'genericPerActionControls' are aliases; keep one of them",
     holds=lambda disruption: not ("actionControls" in disruption and "genericPerActionControls" in disruption),
     remedy="move everything under 'actionControls'",
 )
@@ -98,7 +99,7 @@ WAIT_WHEN_EMPTY = Rule(
     cel="!has(self.consolidationPolicy) || self.consolidationPolicy != 'WhenEmpty' || has(self.consolidateAfter)",
     message="consolidateAfter must be specified with consolidationPolicy=WhenEmpty",
     holds=lambda disruption: disruption.get("consolidationPolicy") != "WhenEmpty" or "consolidateAfter" in disruption,
-    remedy="say how long a node must be empty, such as consolidateAfter: 30s",
+    remedy="write how long a node must be empty, such as consolidateAfter: 30s",
     versions=("v1beta1",),
 )
 STATIC_LIMITS = Rule(
@@ -124,22 +125,22 @@ STATIC_FOREVER = Rule(
 
 
 def _label_rules(kind: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """The restrictions on label keys, for a map of labels and for the key of a requirement."""
-    domain = f"KEY in {_quoted(_FREE_KEYS)} || !(KEY.startsWith('{GROUP}/') || KEY.contains('.{GROUP}/'))"
+    """The rules on restricted label keys, for a map of labels and for the key of a requirement."""
+    domain = f"KEY in {_quoted(_ALLOWED_KEYS)} || !(KEY.startsWith('{GROUP}/') || KEY.contains('.{GROUP}/'))"
     restricted: list[tuple[str, str, Callable[[str], bool]]] = [
         (domain, f'label domain "{GROUP}" is restricted', lambda key: not in_karpenter_domain(key)),
         (f"KEY != '{HOSTNAME}'", f'label "{HOSTNAME}" is restricted', lambda key: key != HOSTNAME),
     ]
-    if kind == "NodePool":  # a NodeClaim names the pool it came from
+    if kind == "NodePool":  # a NodeClaim has the label of its pool
         restricted.append((f"KEY != '{NODEPOOL}'", f'label "{NODEPOOL}" is restricted', lambda key: key != NODEPOOL))
-    of_map, of_key = [], []
+    map_rules, key_rules = [], []
     for cel, message, holds in restricted:
         rule = Rule(
-            cel=cel, message=message, kinds=(kind,), remedy="choose a label of your own, such as example.com/team"
+            cel=cel, message=message, kinds=(kind,), remedy="choose a label in another domain, such as example.com/team"
         )
-        of_map.append(replace(rule, cel=f"self.all(x, {cel.replace('KEY', 'x')})", holds=_for_all(holds)))
-        of_key.append(replace(rule, cel=cel.replace("KEY", "self"), holds=holds))
-    return tuple(of_map), tuple(of_key)
+        map_rules.append(replace(rule, cel=f"self.all(x, {cel.replace('KEY', 'x')})", holds=_for_all(holds)))
+        key_rules.append(replace(rule, cel=cel.replace("KEY", "self"), holds=holds))
+    return tuple(map_rules), tuple(key_rules)
 
 
 def _for_all(holds: Callable[[str], bool]) -> Callable[[Mapping[str, Any]], bool]:
@@ -159,7 +160,9 @@ BOUND_IS_AN_INTEGER = Rule(
     cel=f"!(self.operator in {_quoted(_BOUNDS)})"
     " || (has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]{1,18}$'))",
     message="requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value",
-    holds=lambda requirement: requirement["operator"] not in _BOUNDS or _one_integer(requirement.get("values", ())),
+    holds=lambda requirement: (
+        requirement["operator"] not in _BOUNDS or _is_single_integer(requirement.get("values", ()))
+    ),
     remedy='write one integer as text, such as values: ["4"]',
 )
 ENOUGH_VALUES = Rule(
@@ -172,7 +175,7 @@ ENOUGH_VALUES = Rule(
 )
 
 
-def _one_integer(values: Iterable[str]) -> bool:
+def _is_single_integer(values: Iterable[str]) -> bool:
     listed = list(values)
     return len(listed) == 1 and listed[0].isascii() and listed[0].isdigit() and len(listed[0]) <= 18
 
@@ -233,7 +236,7 @@ SPEC_STAYS = Rule(
     cel="self == oldSelf",
     message="spec is immutable",
     keeps=lambda spec, before: spec == before,
-    remedy="delete the NodeClaim; its NodePool makes a new one",
+    remedy="delete the NodeClaim; its NodePool creates a new one",
     versions=("v1",),
     kinds=("NodeClaim",),
 )

@@ -1,6 +1,7 @@
-"""CustomResourceDefinitions around the schemas: names, versions, subresources and the columns kubectl prints.
+"""Builds the CustomResourceDefinitions: names, versions, subresources and printer columns around the schemas.
 
-v1 is stored and v1beta1 served beside it. Both carry the same fields, so the conversion strategy `None` loses nothing.
+v1 is the storage version, and v1beta1 is served, too. Both have the same fields, so the conversion strategy `None`
+loses nothing.
 """
 
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ _READY = _column("Ready", _condition("Ready"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """How a kind presents itself to users of the API."""
+    """How a kind is shown by kubectl."""
 
     kind: Kind[Any]
     columns: Sequence[Column]
@@ -82,7 +83,7 @@ RESOURCES = (
 
 
 def crd_of(resource: Resource) -> dict[str, Any]:
-    """The CustomResourceDefinition of one kind, all its versions in it."""
+    """The CustomResourceDefinition of one kind with all its versions."""
     kind = resource.kind
     names: dict[str, Any] = {
         "kind": kind.name,
@@ -127,11 +128,11 @@ class _Dumper(yaml.SafeDumper):
 
 
 def to_yaml(document: dict[str, Any]) -> str:
-    """As YAML text, the same bytes every time."""
+    """The document as YAML; equal documents give equal bytes."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def crd_yaml(resource: Resource) -> str:
-    """The CRD as it is checked in."""
+    """The content of the CRD's file under `deploy/crds`."""
     heading = "# Generated from the types by `python -m dovetail.manifest.generate`. Do not edit.\n---\n"
     return heading + to_yaml(crd_of(resource))

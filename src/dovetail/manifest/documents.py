@@ -1,10 +1,10 @@
-"""Text to plain documents: YAML streams and JSON, with the line of every field.
+"""Splits a text into documents: YAML streams and JSON, with the line of every field.
 
-Each document of a stream is read by itself, so one that is broken does not hide the others. Scalars mean what they mean
-to kubectl: dates stay text, there are no base-60 numbers. A key that stands twice is a fault, because one of the two
-values would be lost silently. Nothing is looked up in files here.
+Each document of a stream is parsed separately, so a broken one does not hide the others. The items of a List become
+documents. Scalars have the meaning they have for kubectl: dates stay text, and there are no base-60 numbers. A
+duplicate key is a fault, because one of the values would be lost.
 
-What was found in one document.
+`Report` has the faults and warnings of one document.
 """
 
 import json
@@ -21,16 +21,14 @@ from dovetail.model.kube_object import Fault
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _END = re.compile(r"^\.\.\.(?=\s|$).*\Z", re.MULTILINE | re.DOTALL)
-_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ITEM = re.compile(r"items\[(\d+)\]\.?(.*)", re.DOTALL)
-_TOO_DEEP = Fault(
-    "$", f"is nested more than {DEEPEST} levels deep", None, "no manifest is; look for brackets that never close"
-)
+_TOO_DEEP = Fault("$", f"is nested more than {DEEPEST} levels deep", None, "look for brackets that are not closed")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file. `content` is None when it could not be read; then `faults` say why."""
+    """One document of a file. `content` is None if it could not be read; then `faults` tell why."""
 
     source: str
     index: int  # from 1
@@ -40,27 +38,27 @@ class Document:
     lines: dict[str, int] = field(default_factory=dict)
 
     def line_of(self, path: str) -> int:
-        """The line a path stands on, or that of its nearest parent."""
+        """The line of a path, or that of its nearest parent."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, self.line)
 
 
 def read_documents(text: str, source: str) -> Iterator[Document]:
-    """The documents of a text; empty ones are passed over, the items of a List stand for themselves."""
+    """Yield the documents of a text, without empty ones; the items of a List are separate documents."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "[") and (found := _read_json(text, source)):
-        yield from _unlisted(found)
+        yield from _expand_list(found)
         return
     index = 0
     for line, chunk in _chunks(text):
         document = _read_yaml(chunk, source, index + 1, line)
         if document is not None:
             index += 1
-            yield from _unlisted(document)
+            yield from _expand_list(document)
 
 
-def _unlisted(document: Document) -> Iterator[Document]:
+def _expand_list(document: Document) -> Iterator[Document]:
     content = document.content
     if not (isinstance(content, dict) and content.get("kind") == "List" and isinstance(content.get("items"), list)):
         yield document
@@ -70,12 +68,12 @@ def _unlisted(document: Document) -> Iterator[Document]:
         if found := _ITEM.fullmatch(path):
             lines.setdefault(int(found[1]), {})[found[2]] = line
     for index, item in enumerate(content["items"]):
-        within = lines.get(index, {})
-        yield Document(document.source, index + 1, within.get("", document.line), item, document.faults, within)
+        item_lines = lines.get(index, {})
+        yield Document(document.source, index + 1, item_lines.get("", document.line), item, document.faults, item_lines)
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
-    """Each document with the line it starts on."""
+    """Yield the text of each document and the line it starts on."""
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
     line = 1
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
@@ -84,27 +82,27 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _read_json(text: str, source: str) -> Document | None:
-    """The document of a JSON text; None where it is no JSON: flow style is YAML, too, and its reader says more."""
+    """Parse JSON; None if it is not JSON: it may be flow-style YAML, whose parser gives better errors."""
     repeated: list[Fault] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) != len(pairs):
             times = Counter(name for name, _ in pairs)
-            repeated.extend(_repeated(name, "") for name in content if times[name] > 1)
+            repeated.extend(_duplicate_key(name, "") for name in content if times[name] > 1)
         return content
 
     try:
         content = json.loads(
             text, object_pairs_hook=unique, parse_int=_integer, parse_float=_number, parse_constant=_not_finite
         )
-        if _HALF_PAIR.search(text):
+        if _SURROGATE.search(text):
             json.dumps(content, ensure_ascii=False).encode()
     except RecursionError:
         return Document(source, 1, 1, None, (_TOO_DEEP,))
     except (YamlInvalid, UnicodeEncodeError) as error:
         bad = error if isinstance(error, YamlInvalid) else YamlInvalid("it contains half of a surrogate pair")
-        return Document(source, 1, 1, None, (_broken(text, 1, bad),))
+        return Document(source, 1, 1, None, (_parse_fault(text, 1, bad),))
     except ValueError:
         return None
     if not _shallow(content, DEEPEST):
@@ -131,7 +129,7 @@ def _not_finite(text: str) -> NoReturn:
 
 
 def _shallow(content: Any, levels: int) -> bool:
-    """Whether nothing is nested deeper than so many levels."""
+    """Whether the nesting is at most `levels` deep."""
     inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
     return levels > 0 and all(_shallow(each, levels - 1) for each in inner)
 
@@ -142,31 +140,31 @@ def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None
     except TooDeep:
         return Document(source, index, line, None, (_TOO_DEEP,))
     except YamlInvalid as error:
-        return Document(source, index, line, None, (_broken(text, line, error),))
+        return Document(source, index, line, None, (_parse_fault(text, line, error),))
     if read.empty:
         return None
     lines = {path: at + line for path, at in read.lines.items()}
-    faults = tuple(_repeated(name, path) for path, name in read.repeated)
+    faults = tuple(_duplicate_key(name, path) for path, name in read.repeated)
     return Document(source, index, read.line + line, read.content, faults, lines)
 
 
-def _broken(text: str, start: int, error: YamlInvalid) -> Fault:
-    """Why a document that starts on line `start` could not be read."""
+def _parse_fault(text: str, start: int, error: YamlInvalid) -> Fault:
+    """The fault of a document that starts on line `start` and cannot be read."""
     if mark := placeholder_in(text):
-        shown, at = mark.splitlines()[0], start + text.count("\n", 0, text.index(mark))
+        placeholder, at = mark.splitlines()[0], start + text.count("\n", 0, text.index(mark))
         remedy = "render it first (helm template, envsubst), then validate what comes out"
-        return Fault("$", f"is a template, not a manifest: {shown} stands on line {at}", None, remedy)
+        return Fault("$", f"is a template, not a manifest: {placeholder} on line {at}", None, remedy)
     remedy = error.remedy or "check indentation, colons and quotes there"
     return Fault("$", f"cannot be read as YAML (line {start + error.line}): {error}", None, remedy)
 
 
-def _repeated(name: str, path: str) -> Fault:
-    return Fault(join(path, name), "stands twice in one mapping; one of the two values would be lost", None, "keep one")
+def _duplicate_key(name: str, path: str) -> Fault:
+    return Fault(join(path, name), "occurs twice in one mapping; one of the two values would be lost", None, "keep one")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Faults and warnings of one document. `note` says why nothing was checked, where that is so."""
+    """Faults and warnings of one document. `note` is the reason why it was not checked, if any."""
 
     kind: str = ""
     name: str = ""
@@ -176,12 +174,12 @@ class Report:
 
     @property
     def valid(self) -> bool:
-        """Whether there is no fault; warnings do not count."""
+        """Whether there are no faults; warnings do not count."""
         return not self.faults
 
 
 class DocumentInvalid(ValueError):
-    """A document that cannot become a value; the report has every fault."""
+    """A document with faults; the report has all of them."""
 
     def __init__(self, report: Report) -> None:
         super().__init__("; ".join(map(str, report.faults)) or report.note)

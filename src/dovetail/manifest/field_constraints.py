@@ -1,7 +1,8 @@
-"""What the types cannot say about a field: its description, its limits, and where each version differs.
+"""Descriptions, limits, defaults and rules of NodePool fields, beyond what the types of the model express.
 
-Keyed by type and field, so that a new field of the model without an entry here fails the generator. The limits of text,
-lists and maps also bound the cost of rules: the API server refuses a schema whose rules could run for ever.
+The tables are keyed by type and field, so that a new field of the model without an entry fails the generator. The
+limits on text, lists and maps also bound the cost of CEL rules: the API server rejects a schema whose rules could be
+too expensive.
 """
 
 from collections.abc import Mapping
@@ -46,19 +47,19 @@ Limits = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """What is said about one field beyond its type."""
+    """The description and constraints of one field."""
 
     about: str
     limits: Limits = field(default_factory=dict)  # of the value
-    each: Limits = field(default_factory=dict)  # of each item of a list, each value of a map
+    each: Limits = field(default_factory=dict)  # of each list item or map value
     rules: tuple[Rule, ...] = ()
     required_in: tuple[str, ...] = ()  # versions
     defaults: Mapping[str, Any] = field(default_factory=dict)  # by version
-    hidden: bool = False  # not part of these kinds
+    hidden: bool = False  # not part of the schema
 
 
 def text(pattern: str, longest: int) -> dict[str, Any]:
-    """Limits of a text."""
+    """The limits of a string."""
     return {"pattern": pattern, "maxLength": longest}
 
 
@@ -77,11 +78,11 @@ TAINT: Mapping[str, Field] = {
         limits={"enum": [NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE]},
         required_in=BOTH,
     ),
-    "time_added": Field(about="When the taint was put on."),
+    "time_added": Field(about="When the taint was added."),
 }
 REQUIREMENT: Mapping[str, Field] = {
     "key": Field(
-        about="The label the requirement is about.",
+        about="The label that the requirement constrains.",
         limits=text(LABEL_KEY, 316),
         rules=(*cel_rules.KEYS_OF_POOLS, *cel_rules.KEYS_OF_CLAIMS),
     ),
@@ -92,7 +93,7 @@ REQUIREMENT: Mapping[str, Field] = {
         each=LABEL_TEXT,
     ),
     "min_values": Field(
-        about="How many different values must remain possible when a node is bought.",
+        about="How many different values must remain possible when a node is launched.",
         limits={"minimum": 1, "maximum": 50},
     ),
 }
@@ -104,60 +105,63 @@ NODE_CLASS_REF: Mapping[str, Field] = {
 }
 _TAINTS = {"maxItems": 100, **_ATOMIC}
 INSTANCE: Mapping[str, Field] = {
-    "taints": Field(about="Taints every node gets.", limits=_TAINTS),
+    "taints": Field(about="Taints of every node.", limits=_TAINTS),
     "startup_taints": Field(
-        about="Taints a node has at first and that something else removes; pods are not expected to tolerate them.",
+        about="Taints that a new node has until another controller removes them; pods need not tolerate them.",
         limits=_TAINTS,
     ),
     "requirements": Field(
-        about="What a node must be: instance types, zones, capacity types, architectures, any label.",
+        about="Requirements on the nodes: instance types, zones, capacity types, architectures, any label.",
         limits={"maxItems": 100, **_ATOMIC},
     ),
-    "node_class_ref": Field(about="The provider's half of the template.", required_in=BOTH),
+    "node_class_ref": Field(about="The node class: the provider's part of the template.", required_in=BOTH),
     "termination_grace_period": Field(
-        about="How long a drain may take before the rest is removed by force. Absent: as long as it takes.",
+        about="How long a drain may take before the remaining pods are deleted. Absent: no limit.",
         limits=_DURATION,
     ),
     "expire_after": Field(
-        about="Age at which a node is deleted, come what may. Absent: 720h, unless disruption.expireAfter is set.",
+        about="Age at which a node is deleted, regardless of budgets and PodDisruptionBudgets. Absent: 720h, unless"
+        " disruption.expireAfter is set.",
         limits=_DELAY,
     ),
-    "kubelet": Field(about="Settings of the kubelet (v1beta1). Kept, not read: v1 has them in the node class."),
+    "kubelet": Field(
+        about="Settings of the kubelet (v1beta1), used if the node class has none. v1: in the node class."
+    ),
 }
 BUDGET: Mapping[str, Field] = {
     "nodes": Field(
-        about="How many nodes may be away at once: a count, or a percentage of the pool, rounded up.",
+        about="How many nodes may be disrupted at once: a count, or a percentage of the pool, rounded up.",
         limits={"pattern": BUDGET_NODES, "maxLength": 16, "minimum": 0},
         defaults=dict.fromkeys(BOTH, "10%"),
     ),
     "schedule": Field(
-        about="When the budget comes into force: five cron fields or a macro such as @daily, in UTC. Needs duration.",
+        about="When the budget becomes active: five cron fields or a macro such as @daily, in UTC. Needs duration.",
         limits=text(SCHEDULE, 256),
     ),
     "duration": Field(
-        about="How long it stays in force after each hit of the schedule, in hours and minutes. Needs schedule.",
+        about="How long it stays active after each hit of the schedule, in hours and minutes. Needs schedule.",
         limits=text(WINDOW, 32),
     ),
     "reasons": Field(
-        about="The reasons it governs. Absent: all. Not together with action.",
+        about="The reasons it applies to. Absent: all. Not together with action.",
         limits={"minItems": 1, "maxItems": 50, "x-kubernetes-list-type": "set"},
         each={"enum": sorted(reason.value for reason in VOLUNTARY), "maxLength": 32},
     ),
     "action": Field(
-        about="The action it governs; Consolidation is Underutilized and Empty. Absent: All. Not with reasons.",
+        about="The action it applies to; Consolidation is Underutilized and Empty. Absent: All. Not with reasons.",
         limits={"enum": list(cel_rules.ACTIONS), "maxLength": 32},
     ),
 }
 _BUDGETS = {"maxItems": 50, **_ATOMIC}
 ACTION_CONTROLS: Mapping[str, Field] = {
     "disrupt_after": Field(
-        about="How long to wait before this action is taken, or Never. Absent: that of a broader entry, or of All."
-        " The longer of this and the older field counts.",
+        about="How long to wait before this action, or Never. Absent: the value of a broader entry, or of All."
+        " The longer of this and the older field applies.",
         limits=_DELAY,
     ),
     "budgets": Field(
         about="Budgets for this action. Absent: those of a broader entry (Consolidation for Emptiness), of All, or 10%."
-        " spec.disruption.budgets, unless it is the default, is a ceiling besides.",
+        " spec.disruption.budgets applies in addition, unless it is the default.",
         limits=_BUDGETS,
         rules=(cel_rules.BUDGETS_OF_ONE_ACTION,),
     ),
@@ -165,28 +169,29 @@ ACTION_CONTROLS: Mapping[str, Field] = {
 _BY_ACTION = {"maxProperties": len(cel_rules.ACTIONS)}
 DISRUPTION: Mapping[str, Field] = {
     "consolidation_policy": Field(
-        about="Which nodes consolidation may take. WhenUnderutilized is an older name of the default.",
+        about="Which nodes may be consolidated. WhenUnderutilized is an older name of the default.",
         limits={"enum": list(POLICIES), "maxLength": 32},
         defaults={"v1beta1": "WhenUnderutilized"},
     ),
     "consolidate_after": Field(
-        about="How long a node must see no pod come or go before it may be consolidated. Absent: 0s.", limits=_DELAY
+        about="How long no pod may be added to or removed from a node before it is consolidated. Absent: 0s.",
+        limits=_DELAY,
     ),
     "consolidation_grace_period": Field(
-        about="How long after a pod came or went consolidation leaves the node alone. Absent or Never: off.",
+        about="How long a node is not consolidated after a pod was added or removed. Absent or Never: off.",
         limits=_DELAY,
     ),
     "expire_after": Field(
-        about="Age at which a node is replaced with care: budgets, do-not-disrupt and PodDisruptionBudgets hold.",
+        about="Age at which a node is replaced, within budgets, do-not-disrupt and PodDisruptionBudgets.",
         limits=_DELAY,
         defaults={"v1beta1": "720h"},
     ),
     "budgets": Field(
-        about="Ceilings on how many nodes are away at once; the tightest wins. Absent: 10%. Empty: no ceiling.",
+        about="Limits on how many nodes are disrupted at once; the lowest applies. Absent: 10%. Empty: no limit.",
         limits=_BUDGETS,
     ),
     "action_controls": Field(
-        about="Waits and budgets by action; All is the default for what the entry of an action leaves out.",
+        about="Delays and budgets by action; All is the default for fields that the entry of an action leaves out.",
         limits=_BY_ACTION,
         rules=(cel_rules.KNOWN_ACTIONS,),
     ),
@@ -195,34 +200,38 @@ DISRUPTION: Mapping[str, Field] = {
     ),
 }
 REPAIR: Mapping[str, Field] = {
-    "policies": Field(about="Tolerance by condition; comes before the default.", limits={"maxItems": 50, **_ATOMIC}),
+    "policies": Field(
+        about="Tolerations by condition; they take precedence over the default.", limits={"maxItems": 50, **_ATOMIC}
+    ),
     "default_toleration_duration": Field(
-        about="Tolerance of any other condition the provider watches. Absent: the provider's own.", limits=_DURATION
+        about="Toleration of other conditions that the provider watches. Absent: the provider's.", limits=_DURATION
     ),
 }
 REPAIR_POLICY: Mapping[str, Field] = {
     "condition_type": Field(about="The node condition, such as Ready.", limits=text(LABEL_KEY, 316)),
-    "toleration": Field(about="How long it is tolerated before the node is replaced by force.", limits=_DURATION),
+    "toleration": Field(
+        about="How long the condition is tolerated before the node is forcefully replaced.", limits=_DURATION
+    ),
 }
 NODE_POOL_SPEC: Mapping[str, Field] = {
-    "template": Field(about="What every node of the pool is made from.", required_in=BOTH),
+    "template": Field(about="The template of the pool's NodeClaims.", required_in=BOTH),
     "disruption": Field(
         about="When nodes may be disrupted voluntarily.",
         defaults={"v1beta1": {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}},
     ),
     "repair": Field(
-        about="When unhealthy nodes are replaced by force. Absent: never. Empty: the provider's own tolerances."
+        about="When unhealthy nodes are forcefully replaced. Absent: never. Empty: the provider's tolerations."
     ),
-    "limits": Field(about="The most the pool may have of each resource.", limits={"maxProperties": 100}, each=AMOUNT),
+    "limits": Field(about="The maximum of each resource in the pool.", limits={"maxProperties": 100}, each=AMOUNT),
     "weight": Field(
         about="Pools of greater weight are tried first. Absent: 0.",
         limits={"minimum": 1, "maximum": 100, "format": "int32"},
     ),
-    "replicas": Field(about="Keep this many nodes, whatever pods ask for (static pool).", limits={"minimum": 0}),
+    "replicas": Field(about="Keep this many nodes, independent of pending pods (static pool).", limits={"minimum": 0}),
 }
 TEMPLATE: Mapping[str, Field] = {
-    "metadata": Field(about="Labels and annotations every node gets."),
-    "spec": Field(about="What every NodeClaim asks for.", required_in=BOTH),
+    "metadata": Field(about="Labels and annotations of every node."),
+    "spec": Field(about="The spec of every NodeClaim.", required_in=BOTH),
 }
 TEMPLATE_METADATA: Mapping[str, Field] = {
     "labels": Field(

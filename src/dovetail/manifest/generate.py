@@ -1,4 +1,4 @@
-"""`python -m dovetail.manifest.generate [ROOT]` writes what follows from the types: CRDs and the API reference."""
+"""Generates the CRDs and the API reference from the types: `python -m dovetail.manifest.generate [ROOT]`."""
 
 import sys
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from dovetail.manifest.crd import RESOURCES, crd_yaml
 
 
 def generated() -> Mapping[str, str]:
-    """Every generated file: its path in the project, and its text."""
+    """The text of every generated file, by its path in the repository."""
     files = {f"deploy/crds/{each.kind.group}_{each.kind.plural}.yaml": crd_yaml(each) for each in RESOURCES}
     return {**files, "docs/reference/api.md": reference()}
 
 
 def write_generated(root: Path) -> None:
-    """Write them all."""
+    """Write all generated files."""
     for path, text in generated().items():
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,10 @@
-"""Reads files that people name, within limits, and says in one sentence what is wrong with one that cannot be used.
+"""Reads user-supplied files within a size limit, with one-sentence errors for files that cannot be used.
 
-Every file and every stream is read up to a limit, packed and unpacked, so that neither a device nor a file that unpacks
-to many times its size exhausts memory. A pipe is read while something writes to it, so `<(command)` works; one without
-a writer is an error, not a wait without end.
+The limit applies to compressed and decompressed content, so that neither a device nor a gzip bomb exhausts memory. It
+is 256 MiB, about 100,000 pods in a snapshot; `DOVETAIL_MAX_FILE_MEGABYTES` changes it.
 
-The limit is 256 MiB, about 100,000 pods in a snapshot. `DOVETAIL_MAX_FILE_MEGABYTES` sets another one.
+A named pipe is read while it has a writer, so `<(command)` works; a pipe without a writer is an error, because reading
+it would block forever.
 """
 
 import codecs
@@ -21,10 +21,10 @@ DEFAULT_MEGABYTES = 256
 _MEGABYTE = 1024 * 1024
 _CHUNK = _MEGABYTE
 _GZIP = b"\x1f\x8b"
-_OTHER_PACKING = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
-_WRITER_PATIENCE_MS = 1000  # for the writer of a named pipe that is just about to open it
-_CUT = "was the file cut short? Copy it again"
-# The longer mark first: that of UTF-32 begins with that of UTF-16.
+_OTHER_COMPRESSION = {b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"PK\x03\x04": "zip"}
+_WRITER_TIMEOUT_MS = 1000  # for the writer of a named pipe to open it
+_TRUNCATED = "was the file truncated? Copy it again"
+# UTF-32 precedes UTF-16, because its byte order mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -35,7 +35,7 @@ _MARKS = (
 
 
 class InputUnreadable(ValueError):
-    """A file that cannot be used: what is wrong with it, and what to do. The caller adds its name."""
+    """A file that cannot be used: the problem and the remedy. The caller adds its name."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(f"{problem}; {remedy}")
@@ -46,22 +46,22 @@ class InputUnreadable(ValueError):
         return InputUnreadable, (self.problem, self.remedy)
 
 
-def most_bytes() -> int:
-    """The limit for one file, packed and unpacked."""
-    written = os.environ.get(VARIABLE, "") or str(DEFAULT_MEGABYTES)
-    if not written.isascii() or not written.isdigit() or not 0 < len(written) <= 6 or not int(written):
+def max_bytes() -> int:
+    """The size limit of one file in bytes, compressed and decompressed."""
+    megabytes = os.environ.get(VARIABLE, "") or str(DEFAULT_MEGABYTES)
+    if not megabytes.isascii() or not megabytes.isdigit() or not 0 < len(megabytes) <= 6 or not int(megabytes):
         remedy = f"set {VARIABLE} to a whole number of megabytes, or unset it"
-        raise InputUnreadable(f"cannot be read: {VARIABLE} is {written[:20]!r}", remedy)
-    return int(written) * _MEGABYTE
+        raise InputUnreadable(f"cannot be read: {VARIABLE} is {megabytes[:20]!r}", remedy)
+    return int(megabytes) * _MEGABYTE
 
 
 def read_text(source: Path | str) -> str:
-    """The text of a file; `-` is standard input."""
+    """Read the text of a file; `-` is standard input."""
     return text_of(read_bytes(source))
 
 
 def read_bytes(source: Path | str) -> bytes:
-    """The content of a file, unpacked if it is packed with gzip; `-` is standard input."""
+    """Read the content of a file, decompressed if it is gzip; `-` is standard input."""
     try:
         content = b"".join(_chunks(source))
     except OSError as error:
@@ -70,47 +70,47 @@ def read_bytes(source: Path | str) -> bytes:
         if isinstance(error, InputUnreadable):
             raise
         raise InputUnreadable(f"cannot be read: {error}", "check the path") from None  # a NUL byte in it
-    return unpacked(content)
+    return decompressed(content)
 
 
-def unpacked(content: bytes) -> bytes:
-    """The content itself, or what gzip packed into it."""
-    for mark, name in _OTHER_PACKING.items():
+def decompressed(content: bytes) -> bytes:
+    """The content, decompressed if it is gzip."""
+    for mark, name in _OTHER_COMPRESSION.items():
         if content.startswith(mark):
-            raise InputUnreadable(f"is packed with {name}", "unpack it first; only gzip is read")
+            raise InputUnreadable(f"is compressed with {name}", "decompress it first; only gzip is supported")
     if not content.startswith(_GZIP):
         return content
-    most, parts, size = most_bytes(), [], 0
+    limit, parts, size = max_bytes(), [], 0
     while content.startswith(_GZIP):
         stream = zlib.decompressobj(wbits=31)
         try:
-            parts.append(stream.decompress(content, most - size + 1))
+            parts.append(stream.decompress(content, limit - size + 1))
         except zlib.error as error:
-            raise InputUnreadable(f"cannot be unpacked with gzip: {error}", _CUT) from None
+            raise InputUnreadable(f"cannot be decompressed with gzip: {error}", _TRUNCATED) from None
         size += len(parts[-1])
-        if size > most:
-            raise _too_large("unpacks to")
+        if size > limit:
+            raise _too_large("decompresses to more than")
         if not stream.eof:
-            raise InputUnreadable("cannot be unpacked with gzip: it ends too early", _CUT)
-        content = stream.unused_data  # files that were joined
+            raise InputUnreadable("cannot be decompressed with gzip: it ends too early", _TRUNCATED)
+        content = stream.unused_data  # gzip files may be concatenated
     return b"".join(parts)
 
 
 def text_of(content: bytes) -> str:
-    """Text in UTF-8, or in UTF-16 or UTF-32 with a byte order mark."""
-    mark, coding = next(((mark, coding) for mark, coding in _MARKS if content.startswith(mark)), (b"", "utf-8"))
+    """Decode UTF-8, or UTF-16 or UTF-32 with a byte order mark."""
+    mark, encoding = next(((mark, encoding) for mark, encoding in _MARKS if content.startswith(mark)), (b"", "utf-8"))
     try:
-        return content.decode(coding).removeprefix("\ufeff")
+        return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        problem = f"is not text in {coding.upper()}, from byte {error.start} on"
-        raise InputUnreadable(problem, "save it as UTF-8" if not mark else f"save it as UTF-8; {_CUT}") from None
+        problem = f"is not text in {encoding.upper()}, from byte {error.start} on"
+        raise InputUnreadable(problem, "save it as UTF-8" if not mark else f"save it as UTF-8; {_TRUNCATED}") from None
 
 
 def _chunks(source: Path | str) -> Iterator[bytes]:
-    most, size = most_bytes(), 0
+    limit, size = max_bytes(), 0
     for chunk in _standard_input() if str(source) == "-" else _file(Path(source)):
         size += len(chunk)
-        if size > most:
+        if size > limit:
             raise _too_large("is larger than")
         yield chunk
 
@@ -122,11 +122,13 @@ def _standard_input() -> Iterator[bytes]:
 
 
 def _file(path: Path) -> Iterator[bytes]:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for its writer
+    handle = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    )  # otherwise opening a pipe blocks until it has a writer
     try:
         mode = os.fstat(handle).st_mode
         if stat.S_ISDIR(mode):
-            raise InputUnreadable("is a directory", "name a file in it")
+            raise InputUnreadable("is a directory", "specify a file in it")
         if stat.S_ISFIFO(mode):
             yield from _pipe(handle)
             return
@@ -138,29 +140,28 @@ def _file(path: Path) -> Iterator[bytes]:
 
 
 def _pipe(handle: int) -> Iterator[bytes]:
-    """A pipe that has a writer would block; one without a writer is at its end."""
+    """Read a pipe. A non-blocking read fails while there is a writer, and returns nothing without one."""
     poll = select.poll()
     poll.register(handle, select.POLLIN)
-    begun = False
+    has_writer = False
     while True:
         try:
             chunk = os.read(handle, _CHUNK)
         except BlockingIOError:
-            begun = True
+            has_writer = True
             poll.poll()
             continue
         if chunk:
-            begun = True
+            has_writer = True
             yield chunk
-        elif begun:
+        elif has_writer:
             return
-        elif not poll.poll(_WRITER_PATIENCE_MS):
+        elif not poll.poll(_WRITER_TIMEOUT_MS):
             raise InputUnreadable("is a pipe that nothing writes to", "start its writer first, or use -")
         else:
-            begun = True
+            has_writer = True
 
 
-def _too_large(how: str) -> InputUnreadable:
-    limit = f"{most_bytes() // _MEGABYTE} MiB"
+def _too_large(problem: str) -> InputUnreadable:
     remedy = f"if that is right, set {VARIABLE} to a higher number of megabytes"
-    return InputUnreadable(f"{how} more than {limit}" if how == "unpacks to" else f"{how} {limit}", remedy)
+    return InputUnreadable(f"{problem} {max_bytes() // _MEGABYTE} MiB", remedy)

@@ -1,7 +1,7 @@
-"""The shapes of text in manifests: regular expressions that Go and Python read alike, and how to say each in words.
+"""Regular expressions for text in manifests, valid in Go and Python alike, and a description of each in words.
 
-Every pattern is anchored at both ends and keeps to syntax both engines share. A pattern may be stricter than the parser
-behind it; what no pattern can tell (a range that runs backwards, a date that never comes) is left to `semantics`.
+Every pattern is anchored at both ends and uses only syntax that both engines share. A pattern may be stricter than the
+parser behind it. What a pattern cannot express (a reversed range, a date that never occurs) is checked in `semantics`.
 """
 
 import re
@@ -40,7 +40,7 @@ def _any_case(names: tuple[str, ...]) -> str:
 
 
 def _cron_field(value: str) -> str:
-    """A list of `*`, values and ranges, each with an optional step above zero."""
+    """A cron field: a list of `*`, values and ranges, each with an optional step above zero."""
     part = rf"(\*|\?|({value})(-({value}))?)(/0*[1-9][0-9]*)?"
     return rf"{part}(,{part})*"
 
@@ -81,7 +81,7 @@ IN_WORDS = {
     ALIAS: "a family and a version such as al2023@latest or bottlerocket@v1.20.0",
     VOLUME_SIZE: "a size such as 20Gi or 1Ti",
 }
-"""What to write instead, for each pattern."""
+"""The expected form of each pattern, in words."""
 
 _PLACEHOLDER = re.compile(
     r"\{\{.*?\}\}|\{%.*?%\}|\$\{[A-Za-z_][^}]*\}|\$\([A-Za-z_]+\)|<[a-z][^<>]*>|\A\$[a-z_]\w*\Z",
@@ -91,12 +91,12 @@ _PLACEHOLDER = re.compile(
 
 @lru_cache(maxsize=1 << 12)
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text has this shape. Python's `$` would let a last line break pass."""
+    """Whether the whole text matches. Python's `$` would also match before a final newline."""
     return _compiled(pattern).fullmatch(text) is not None
 
 
 def placeholder_in(text: str) -> str | None:
-    """The first mark of a template that nobody filled in, such as `{{ .Values.x }}` or `${NAME}`."""
+    """The first template placeholder in the text, for example `{{ .Values.x }}` or `${NAME}`."""
     found = _PLACEHOLDER.search(text)
     return found.group() if found else None
 

@@ -1,12 +1,12 @@
-"""Reads YAML into plain values with bounds on depth and on what aliases repeat, whatever the text says.
+"""Parses YAML into plain values with limits on depth, alias expansion and numbers.
 
-Values are built from the parser's events, one by one, never by a loader: the composer of libyaml recurses in C and ends
-the process on a text that is nested deeply enough, and constructors of explicit tags raise whatever they like. Here
-nesting ends at `DEEPEST` levels, aliases repeat at most `MOST_REPEATED` bytes, numbers are finite and at most
-`LONGEST_NUMBER` characters long, and tags other than those of JSON's values are refused. The size of the text itself is
-bounded by `manifest.input_file`, which reads the file.
+Values are built from the events of the parser. A loader is not used: the composer of libyaml recurses in C and crashes
+the process on deeply nested text, and constructors of explicit tags may raise anything. Here nesting is limited to
+`DEEPEST` levels, aliases to `MOST_REPEATED` bytes of repeated values, and numbers to finite ones of at most
+`LONGEST_NUMBER` characters; tags other than those of JSON values are rejected. `manifest.input_file` limits the size of
+the text.
 
-Scalars mean what they mean to kubectl: dates stay text, there are no base-60 numbers.
+Scalars have the meaning they have for kubectl: dates stay text, and there are no base-60 numbers.
 """
 
 import math
@@ -19,11 +19,11 @@ import yaml
 
 from dovetail.manifest.schema_check import join
 
-DEEPEST = 100  # levels; a manifest has about a dozen
-MOST_REPEATED = 32 * 1024 * 1024  # bytes, estimated, that aliases stand for
+DEEPEST = 100  # levels of nesting; a manifest has about a dozen
+MOST_REPEATED = 32 * 1024 * 1024  # estimated bytes that aliases expand to
 LONGEST_NUMBER = 309  # characters; no float has more digits before its point
-_WITHOUT_ALIAS = "remove the alias there, and write out what it stands for where it is needed"
-_VALUE_BYTES = 64  # of any value, beside its text
+_WITHOUT_ALIAS = "remove the alias there, and write out its value where it is needed"
+_VALUE_BYTES = 64  # estimated bytes of a value in addition to its text
 _PREFIX = "tag:yaml.org,2002:"
 _BOOLEANS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
 _IMPLICIT: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -37,11 +37,11 @@ _IMPLICIT: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("merge", re.compile("<<")),
 )
 _NOT_TEXT = frozenset("~nNyYtTfFoO-+.<0123456789")
-"""How a scalar begins that may mean something else than its text."""
+"""First characters of scalars that may be something other than text."""
 
 
 class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
-    """The parser of PyYAML alone, without composer and constructor."""
+    """The pure-Python parser of PyYAML without composer and constructor."""
 
     def __init__(self, text: str) -> None:
         yaml.reader.Reader.__init__(self, text)
@@ -54,7 +54,7 @@ PARSER: Any = getattr(getattr(yaml, "cyaml", None), "CParser", _PythonParser)
 
 
 class YamlInvalid(ValueError):
-    """A text that is not YAML, or not YAML that is read here. `remedy` is empty where its syntax is wrong."""
+    """A text that is not YAML, or uses features that are rejected. `remedy` is empty for syntax errors."""
 
     def __init__(self, problem: str, line: int = 0, path: str = "", remedy: str = "") -> None:
         super().__init__(f"{problem}{f' (at {path})' if path else ''}")
@@ -65,22 +65,22 @@ class YamlInvalid(ValueError):
 
 
 class TooDeep(YamlInvalid):
-    """Nested deeper than anything people write."""
+    """Nested deeper than `DEEPEST` levels."""
 
 
 @dataclass(slots=True)
 class Yaml:
-    """One document: its content, the lines of its fields if asked for, and the paths of keys that stand twice."""
+    """One document: its content, the lines of its fields if requested, and its duplicate keys."""
 
     content: Any = None
     empty: bool = False
     line: int = 0
     lines: dict[str, int] = field(default_factory=dict)
-    repeated: list[tuple[str, str]] = field(default_factory=list)  # the path of the mapping, and the key
+    repeated: list[tuple[str, str]] = field(default_factory=list)  # path of the mapping, key
 
 
 def read_yaml(text: str, *, located: bool = False) -> Yaml:
-    """The only document of a text; `YamlInvalid` if it cannot be read."""
+    """Parse the only document of a text. Raises `YamlInvalid`."""
     try:
         return _Composer(text, located=located).document()
     except yaml.MarkedYAMLError as error:
@@ -94,19 +94,19 @@ def read_yaml(text: str, *, located: bool = False) -> Yaml:
 
 
 class _Composer:
-    """Builds the value of a document from events."""
+    """Builds the value of a document from parser events."""
 
     def __init__(self, text: str, *, located: bool) -> None:
         self._parser = PARSER(text)
         self._located = located
         self._read = Yaml()
-        self._size = 0  # bytes, estimated, of all values so far
+        self._size = 0  # estimated bytes of all values so far
         self._repeated = 0
-        self._anchors: dict[str, tuple[Any, int] | None] = {}  # value and size; None while it is being built
+        self._anchors: dict[str, tuple[Any, int] | None] = {}  # value and size; None while it is built
         self._depth = 0
 
     def document(self) -> Yaml:
-        """The only document of the stream."""
+        """Build the only document of the stream."""
         read = self._read
         self._parser.get_event()  # the stream starts
         event = self._parser.get_event()
@@ -141,7 +141,7 @@ class _Composer:
     def _collection(self, event: Any, path: str) -> Any:
         kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
         if event.tag not in (None, "!", _PREFIX + kind):
-            raise _refused_tag(event, path)
+            raise _unsupported_tag(event, path)
         if self._depth >= DEEPEST:
             raise TooDeep(f"is nested more than {DEEPEST} levels deep", event.start_mark.line, path)
         self._depth += 1
@@ -152,10 +152,10 @@ class _Composer:
     def _sequence(self, path: str) -> list[Any]:
         values: list[Any] = []
         while not isinstance(event := self._parser.get_event(), yaml.SequenceEndEvent):
-            here = f"{path}[{len(values)}]"
+            item_path = f"{path}[{len(values)}]"
             if self._located:
-                self._read.lines[here] = event.start_mark.line
-            values.append(self._value(event, here))
+                self._read.lines[item_path] = event.start_mark.line
+            values.append(self._value(event, item_path))
         return values
 
     def _mapping(self, path: str) -> dict[str, Any]:
@@ -166,12 +166,12 @@ class _Composer:
                 merged = {**self._merged(path), **merged}
                 continue
             key = self._key(event, path)
-            here = join(path, key)
+            item_path = join(path, key)
             if key in content:
                 self._read.repeated.append((path, key))
             if self._located:
-                self._read.lines.setdefault(here, event.start_mark.line)
-            content[key] = self._value(self._parser.get_event(), here)
+                self._read.lines.setdefault(item_path, event.start_mark.line)
+            content[key] = self._value(self._parser.get_event(), item_path)
         return {**merged, **content} if merged else content
 
     def _merged(self, path: str) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class _Composer:
         return {key: each for part in reversed(parts) for key, each in part.items()}
 
     def _key(self, event: Any, path: str) -> str:
-        """Names of fields are text; numbers and booleans become it, as kubectl has it."""
+        """The name of a field. Numbers and booleans become text, as in kubectl."""
         key = self._value(event, path) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else {}
         if isinstance(key, dict | list):
             raise YamlInvalid("a mapping or list cannot be the name of a field", event.start_mark.line, path)
@@ -207,7 +207,7 @@ class _Composer:
         return self._copied(value, self._depth, event, path)
 
     def _copied(self, value: Any, depth: int, event: Any, path: str) -> Any:
-        """Each alias has a value of its own, so that setting a field in one does not set it in another."""
+        """A copy of the anchor's value, so that changing a field in one place does not change it in another."""
         if not isinstance(value, dict | list):
             return value
         if depth >= DEEPEST:
@@ -223,15 +223,15 @@ def scalar(event: Any, path: str) -> Any:
     if kind in {"str", "timestamp", "merge"}:
         return text
     try:
-        return _READERS[kind](text)
+        return _PARSERS[kind](text)
     except KeyError:
-        raise _refused_tag(event, path) from None
+        raise _unsupported_tag(event, path) from None
     except ValueError as error:
         raise YamlInvalid(str(error), event.start_mark.line, path) from None
 
 
 def kind_of(event: Any) -> str:
-    """What a scalar means: by its tag, by how it is written, or its text."""
+    """The type of a scalar: from its tag, or from the form of its text."""
     tag: str | None = event.tag
     text: str = event.value
     if tag == "!" or (tag is None and not event.implicit[0]):
@@ -255,7 +255,7 @@ def _boolean(text: str) -> bool:
 
 
 def integer(text: str) -> int:
-    """A whole number as YAML 1.1 has it, within bounds."""
+    """An integer in YAML 1.1 syntax, within bounds."""
     _check_length(text)
     digits = text.replace("_", "").removeprefix("+")
     bare = digits.removeprefix("-")
@@ -270,7 +270,7 @@ def integer(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """A number that is finite: no object of Kubernetes holds another one."""
+    """A finite number: JSON has no others."""
     _check_length(text)
     plain = text.replace("_", "").lower()
     try:
@@ -287,9 +287,9 @@ def _check_length(text: str) -> None:
         raise ValueError(f"a number of {len(text)} characters is too long; put it in quotes if it is text")
 
 
-def _refused_tag(event: Any, path: str) -> YamlInvalid:
+def _unsupported_tag(event: Any, path: str) -> YamlInvalid:
     shown = "!!" + event.tag.removeprefix(_PREFIX) if event.tag.startswith(_PREFIX) else event.tag
-    return YamlInvalid(f"the tag {shown[:60]!r} is not read here; write a plain value", event.start_mark.line, path)
+    return YamlInvalid(f"the tag {shown[:60]!r} is not supported; write a plain value", event.start_mark.line, path)
 
 
-_READERS: Mapping[str, Callable[[str], Any]] = {"null": _null, "bool": _boolean, "int": integer, "float": number}
+_PARSERS: Mapping[str, Callable[[str], Any]] = {"null": _null, "bool": _boolean, "int": integer, "float": number}

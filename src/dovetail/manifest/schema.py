@@ -1,7 +1,8 @@
-"""Structural OpenAPI schemas, made by walking the model's types.
+"""Builds structural OpenAPI schemas from the types of the model.
 
-What a type says (names, shapes, what has no default) comes from the type; what it cannot say comes from the tables in
-`fields`. One schema for each kind and version: it becomes the CRD, it validates manifests, and it fills in defaults.
+Names, shapes and required fields come from the types; descriptions, limits, defaults and rules from the tables in
+`field_constraints` and `status_fields`. There is one schema for each kind and version. It becomes the CRD, validates
+manifests, and provides their defaults.
 """
 
 import inspect
@@ -35,7 +36,7 @@ from dovetail.model.resources import Quantity
 Schema = dict[str, Any]
 
 LONGEST_NAME = 63
-"""Names of pools and node classes become label values, so they are as short as those."""
+"""The maximum length of names of pools and node classes, which become label values."""
 
 
 class Scope(NamedTuple):
@@ -54,7 +55,7 @@ KINDS: Mapping[Scope, Kind[Any]] = {
     Scope("EC2NodeClass", "v1"): EC2_NODE_CLASS,
     Scope("EC2NodeClass", "v1beta1"): EC2_NODE_CLASS,
 }
-"""Every kind and version that has a schema, and the model both versions become."""
+"""Every kind and version that has a schema, and its model."""
 
 
 @cache
@@ -72,7 +73,7 @@ def schema_of(scope: Scope) -> Schema:
 
 
 def _metadata(scope: Scope) -> Schema:
-    """The server checks metadata itself; a schema may narrow the name and say nothing else."""
+    """The schema of metadata: the API server checks it and allows a schema to restrict only the name."""
     if scope.kind == "NodeClaim":
         return {"type": "object"}
     return {"type": "object", "properties": {"name": {"type": "string", "maxLength": LONGEST_NAME}}}
@@ -83,55 +84,55 @@ def _struct(info: StructType, scope: Scope) -> Schema:
     properties: Schema = {}
     required: list[str] = []
     for each in info.fields:
-        said = table[each.name]
-        if said.hidden:
+        constraints = table[each.name]
+        if constraints.hidden:
             continue
-        properties[each.encode_name] = _property(each.type, said, scope)
-        if each.required or scope.version in said.required_in:
+        properties[each.encode_name] = _property(each.type, constraints, scope)
+        if each.required or scope.version in constraints.required_in:
             required.append(each.encode_name)
-    schema: Schema = {"type": "object", "description": _in_one_line(info.cls), "properties": properties}
+    schema: Schema = {"type": "object", "description": _description(info.cls), "properties": properties}
     if required:
         schema["required"] = required
-    return _ruled(schema, RULES.get(info.cls, ()), scope)
+    return _with_rules(schema, RULES.get(info.cls, ()), scope)
 
 
-def _property(type_: Type, said: Field, scope: Scope) -> Schema:
+def _property(type_: Type, constraints: Field, scope: Scope) -> Schema:
     if isinstance(type_, StructType) and type_.cls is ObjectMeta:
         return _metadata(scope)
-    schema = {**_value(type_, said, scope), "description": said.about, **said.limits}
-    if scope.version in said.defaults:
-        schema["default"] = said.defaults[scope.version]
-    return _ruled(schema, said.rules, scope)
+    schema = {**_value(type_, constraints, scope), "description": constraints.about, **constraints.limits}
+    if scope.version in constraints.defaults:
+        schema["default"] = constraints.defaults[scope.version]
+    return _with_rules(schema, constraints.rules, scope)
 
 
-def _ruled(schema: Schema, rules: tuple[Rule, ...], scope: Scope) -> Schema:
-    here = [rule.schema() for rule in rules if scope.version in rule.versions and scope.kind in rule.kinds]
-    if here:
-        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", ()), *here]
+def _with_rules(schema: Schema, rules: tuple[Rule, ...], scope: Scope) -> Schema:
+    validations = [rule.schema() for rule in rules if scope.version in rule.versions and scope.kind in rule.kinds]
+    if validations:
+        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", ()), *validations]
     return schema
 
 
-def _value(type_: Type, said: Field, scope: Scope) -> Schema:
+def _value(type_: Type, constraints: Field, scope: Scope) -> Schema:
     match type_:
         case UnionType(types=types):
-            return _union([each for each in types if not isinstance(each, NoneType)], said, scope)
+            return _union([each for each in types if not isinstance(each, NoneType)], constraints, scope)
         case StructType():
             return _struct(type_, scope)
         case DictType(value_type=CustomType(cls=cls)) if cls is object:
             return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         case DictType(value_type=value):
-            return {"type": "object", "additionalProperties": {**_value(value, said, scope), **said.each}}
+            return {"type": "object", "additionalProperties": {**_value(value, constraints, scope), **constraints.each}}
         case VarTupleType(item_type=item):
-            return {"type": "array", "items": {**_value(item, said, scope), **said.each}}
+            return {"type": "array", "items": {**_value(item, constraints, scope), **constraints.each}}
         case _:
             return _scalar(type_)
 
 
-def _union(types: list[Type], said: Field, scope: Scope) -> Schema:
+def _union(types: list[Type], constraints: Field, scope: Scope) -> Schema:
     if {type(each) for each in types} == {StrType, IntType}:
         return _int_or_string()
     assert len(types) == 1, f"no schema for a union of {types}"
-    return _value(types[0], said, scope)
+    return _value(types[0], constraints, scope)
 
 
 def _scalar(type_: Type) -> Schema:
@@ -156,5 +157,5 @@ def _int_or_string() -> Schema:
     return {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 
 
-def _in_one_line(cls: type) -> str:
+def _description(cls: type) -> str:
     return " ".join((inspect.getdoc(cls) or "").split())

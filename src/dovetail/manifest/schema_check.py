@@ -1,16 +1,14 @@
-"""Whether a plain document fits its schema: every fault, each with its path, its value and a remedy.
+"""Checks plain documents against the schemas, fills in their defaults, and finds unknown fields.
 
-Interprets the same schema the API server gets, and comes to the same verdict: properties that are null count as absent,
-unknown properties are no fault (the server drops them) but are listed. Rules over several fields are asked only where
-the types below them are right.
+`examine` interprets the schema of the CRD and gives the same verdict as the API server, but reports every fault with
+its path, value and remedy. A null property counts as absent. Rules over several fields are evaluated only if the types
+of those fields are right.
 
-What a schema fills in: the same defaults the API server writes for the version a document is in.
+`with_defaults` fills in the defaults that the API server would write for the version of the document; unknown fields
+are kept. `pruned` drops unknown fields as the API server does.
 
-Nothing is validated here. Fields the schema does not know are kept; the model skips them.
-
-Fields a schema does not know: the API server drops them without a word, so they are named here with a guess.
-
-The guess is a field of the same mapping that is spelled almost alike, or the place where a field of this name belongs.
+`unknown_fields` warns about fields that the API server would drop silently, with a hint: a similar field of the same
+mapping, or the path where a field of this name belongs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,10 +25,10 @@ from dovetail.manifest.status_fields import FIELDS, RULES
 from dovetail.model.kube_object import Fault
 
 _MISSING = object()
-_RETIRED = {
-    "Ubuntu": "its images start as AL2's do: write amiFamily: AL2, and select Canonical's images in amiSelectorTerms"
+_REPLACEMENTS = {
+    "Ubuntu": "its images use the AL2 bootstrap: write amiFamily: AL2, and select Ubuntu images in amiSelectorTerms"
 }
-"""Choices that Karpenter took back, and what to write now."""
+"""Values that Karpenter no longer supports, and the replacement."""
 _NAMES = {
     "object": "a mapping",
     "array": "a list",
@@ -41,27 +39,27 @@ _NAMES = {
 _TYPES: Mapping[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "boolean": bool}
 RULES_BY_CEL: Mapping[str, Rule] = {
     rule.cel: rule
-    for rules in (*RULES.values(), *(said.rules for table in FIELDS.values() for said in table.values()))
+    for rules in (*RULES.values(), *(constraints.rules for table in FIELDS.values() for constraints in table.values()))
     for rule in rules
 }
 
 
 @dataclass(slots=True)
 class SchemaFindings:
-    """What was found in one document."""
+    """The faults and unknown fields of one document."""
 
     faults: list[Fault] = field(default_factory=list)
     unknown: list[tuple[str, str, Schema]] = field(default_factory=list)  # parent path, name, schema of the parent
-    misshapen: int = 0  # faults that make rules above them pointless to ask
+    type_faults: int = 0  # number of type faults; rules above them are not evaluated
 
-    def misshape(self, fault: Fault) -> None:
-        """Note a fault of type."""
-        self.misshapen += 1
+    def add_type_fault(self, fault: Fault) -> None:
+        """Record a type fault."""
+        self.type_faults += 1
         self.faults.append(fault)
 
 
 def examine(schema: Schema, value: Any, before: Any = _MISSING) -> SchemaFindings:
-    """Hold a document against a schema; `before` is what it was, for rules about changes."""
+    """Check a document against a schema; `before` is its previous version, for rules about updates."""
     findings = SchemaFindings()
     _examine(schema, without_nulls(value), without_nulls(before), "", findings)
     return findings
@@ -75,12 +73,12 @@ def join(path: str, name: str) -> str:
 
 
 def _examine(schema: Schema, value: Any, before: Any, path: str, found: SchemaFindings) -> None:
-    misshapen = found.misshapen
+    type_faults = found.type_faults
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not (isinstance(value, int | str) or _is_whole(value)):
-            return found.misshape(_wrong_type(path, value, "a whole number or text"))
+            return found.add_type_fault(_wrong_type(path, value, "a whole number or text"))
     elif not _fits(schema["type"], value):
-        return found.misshape(_wrong_type(path, value, _NAMES[schema["type"]]))
+        return found.add_type_fault(_wrong_type(path, value, _NAMES[schema["type"]]))
     match value:
         case dict():
             _mapping(schema, value, before, path, found)
@@ -92,28 +90,28 @@ def _examine(schema: Schema, value: Any, before: Any, path: str, found: SchemaFi
             pass
         case _:
             found.faults.extend(_number(schema, value, path))
-    if found.misshapen == misshapen:
-        found.faults.extend(_broken_rules(schema, value, before, path))
+    if found.type_faults == type_faults:
+        found.faults.extend(_rule_faults(schema, value, before, path))
     return None
 
 
-def _fits(wanted: str, value: Any) -> bool:
-    if wanted == "integer":
+def _fits(expected: str, value: Any) -> bool:
+    if expected == "integer":
         return not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value))
-    return isinstance(value, _TYPES[wanted])
+    return isinstance(value, _TYPES[expected])
 
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _wrong_type(path: str, value: Any, wanted: str) -> Fault:
-    remedy = f"write {wanted}"
-    if wanted == "text" and isinstance(value, int | float | bool):
+def _wrong_type(path: str, value: Any, expected: str) -> Fault:
+    remedy = f"write {expected}"
+    if expected == "text" and isinstance(value, int | float | bool):
         remedy = f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
     elif isinstance(value, str) and (mark := placeholder_in(value)):
         return unfilled(path, value, mark)
-    return Fault(path or "$", f"must be {wanted}, not {_name_of(value)}", value, remedy)
+    return Fault(path or "$", f"must be {expected}, not {_name_of(value)}", value, remedy)
 
 
 def _name_of(value: Any) -> str:
@@ -127,13 +125,13 @@ def _name_of(value: Any) -> str:
 def _mapping(schema: Schema, value: dict[Any, Any], before: Any, path: str, found: SchemaFindings) -> None:
     for name in schema.get("required", ()):
         if name not in value:
-            found.misshape(Fault(join(path, name), "is required", None, _about(schema["properties"][name])))
+            found.add_type_fault(Fault(join(path, name), "is required", None, _about(schema["properties"][name])))
     _count(len(value), schema, path, ("maxProperties", "minProperties", "entries"), found)
     properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
     for name, each in value.items():
         here = join(path, str(name))
         if not isinstance(name, str):
-            found.misshape(Fault(here, "names of fields are text", name, f'put it in quotes: "{name}"'))
+            found.add_type_fault(Fault(here, "field names must be text", name, f'put it in quotes: "{name}"'))
         elif name in properties:
             _examine(properties[name], each, _part(before, name), here, found)
         elif rest is not None:
@@ -163,8 +161,8 @@ def _count(size: int, schema: Schema, path: str, words: tuple[str, str, str], fo
     if size > schema.get(most, size):
         found.faults.append(Fault(path, f"has {size} {things}; at most {schema[most]} are allowed"))
     if size < schema.get(least, size):
-        remedy = "leave the field out, or list something" if size == 0 else ""
-        found.faults.append(Fault(path, f"has {size} {things}; at least {schema[least]} must be there", None, remedy))
+        remedy = "leave the field out, or add an entry" if size == 0 else ""
+        found.faults.append(Fault(path, f"has {size} {things}; at least {schema[least]} are required", None, remedy))
 
 
 def _text(schema: Schema, value: str, path: str) -> Iterable[Fault]:
@@ -177,7 +175,7 @@ def _text(schema: Schema, value: str, path: str) -> Iterable[Fault]:
     elif not fits and choices is not None:
         yield Fault(path, "is not one of the allowed values", value, _choose(value, choices))
     elif not fits and pattern is not None:
-        yield Fault(path, "is not written in the expected form", value, f"write {IN_WORDS[pattern]}")
+        yield Fault(path, "does not have the expected form", value, f"write {IN_WORDS[pattern]}")
     if schema.get("format") == "date-time" and not _is_instant(value):
         yield Fault(path, "is not an instant", value, "write it like 2024-01-31T12:00:00Z")
 
@@ -191,36 +189,36 @@ def _number(schema: Schema, value: float, path: str) -> Iterable[Fault]:
         yield Fault(path, f"must be at most {most}", value)
 
 
-def _broken_rules(schema: Schema, value: Any, before: Any, path: str) -> Iterable[Fault]:
+def _rule_faults(schema: Schema, value: Any, before: Any, path: str) -> Iterable[Fault]:
     for entry in schema.get("x-kubernetes-validations", ()):
         rule = RULES_BY_CEL[entry["rule"]]
         if rule.holds is not None:
-            kept = rule.holds(value)
+            satisfied = rule.holds(value)
         else:
-            kept = before is _MISSING or rule.keeps is None or rule.keeps(value, before)
-        if not kept:
+            satisfied = before is _MISSING or rule.keeps is None or rule.keeps(value, before)
+        if not satisfied:
             yield Fault(join(path, rule.at) if rule.at else path, rule.message, None, rule.remedy)
 
 
 def without_nulls(value: Any) -> Any:
-    """The document without fields that are null: the server drops them before it looks."""
+    """The document without null fields, which the API server drops before validation."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value
 
 
 def unfilled(path: str, value: str, mark: str) -> Fault:
-    """A value that a template left open."""
+    """The fault of a value with an unfilled template placeholder."""
     remedy = "render the template first (helm template, envsubst), then validate what comes out"
-    return Fault(path, f"still holds the placeholder {mark}", value, remedy)
+    return Fault(path, f"still contains the placeholder {mark}", value, remedy)
 
 
 def _choose(value: str, choices: list[str]) -> str:
-    if value in _RETIRED:
-        return _RETIRED[value]
+    if value in _REPLACEMENTS:
+        return _REPLACEMENTS[value]
     folded = {choice.lower(): choice for choice in choices}
-    near = get_close_matches(value.lower(), folded, n=1)
-    hint = f"did you mean {folded[near[0]]}? " if near else ""
+    similar = get_close_matches(value.lower(), folded, n=1)
+    hint = f"did you mean {folded[similar[0]]}? " if similar else ""
     return f"{hint}Choose from {', '.join(choices)}"
 
 
@@ -236,7 +234,7 @@ def _is_instant(value: str) -> bool:
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
-    """A copy of the document with its defaults filled in, null fields dropped and whole numbers made integers."""
+    """A copy of the document with defaults, without null fields, and with integral floats as integers."""
     if isinstance(value, dict):
         return _filled_mapping(schema, value)
     if isinstance(value, list):
@@ -256,7 +254,7 @@ def _filled_mapping(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def pruned(schema: Schema, value: Any) -> Any:
-    """The document without fields the schema does not know, as the API server stores it. Shares what it keeps."""
+    """The document without unknown fields, as the API server stores it. Kept values are shared, not copied."""
     if isinstance(value, list):
         items = schema.get("items", {})
         return [pruned(items, each) for each in value] if items.get("type") in ("object", "array") else value
@@ -272,7 +270,7 @@ DROPPED = "is not a field here and would be dropped"
 
 
 def unknown_fields(found: SchemaFindings, schema: Schema) -> Iterator[Fault]:
-    """A warning for each."""
+    """Yield a warning for each unknown field."""
     for path, name, parent in found.unknown:
         yield Fault(join(path, name), DROPPED, None, _hint(name, path, parent, schema))
 
@@ -283,15 +281,15 @@ def _hint(name: str, path: str, parent: Schema, schema: Schema) -> str:
     elsewhere = [place for place in places_of(name, schema) if place != path]
     if elsewhere:
         return f"it belongs in {elsewhere[0]}"
-    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
-    near += [sibling for sibling in folded if name.lower().startswith(sibling)]
-    if near:
-        return f"did you mean {folded[near[0]]}?"
+    similar = get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    similar += [sibling for sibling in folded if name.lower().startswith(sibling)]
+    if similar:
+        return f"did you mean {folded[similar[0]]}?"
     return f"known here: {', '.join(siblings)}" if siblings else "remove it"
 
 
 def places_of(name: str, schema: Schema, path: str = "") -> list[str]:
-    """The mappings outside status that have a field of this name, the shallowest first."""
+    """The paths of mappings outside status that have a field of this name, shallowest first."""
     found = []
     for each, inner in schema.get("properties", {}).items():
         if each == name and path:

@@ -1,7 +1,7 @@
-"""Faults that no schema can say: schedules that never fire, amounts out of range, taints named twice, names and labels.
+"""Faults that a schema cannot express: schedules that never fire, amounts out of range, duplicate taints, bad names.
 
-Looks at plain documents that may be wrong in any other way too: a place that does not have the expected shape is passed
-over, because `conformity` has already named it. The same checks decide a NodePool's ValidationSucceeded condition.
+It checks plain documents that may have other faults, too: a value with an unexpected type is skipped, because
+`schema_check` reports it. The same checks decide the ValidationSucceeded condition of a NodePool.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,12 +25,12 @@ from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES
 from dovetail.model.resources import Quantity
 
 Plain = Mapping[str, Any]
-_LONGEST_KEY = 63
-_LONGEST_PREFIX = 253
+_MAX_NAME_LENGTH = 63
+_MAX_PREFIX_LENGTH = 253
 
 
 def metadata_faults(document: Plain, *, named: bool = True) -> Iterator[Fault]:
-    """Faults of the standard metadata, which the API server checks by itself."""
+    """Faults of the standard metadata, which no CRD schema covers."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
         yield Fault("metadata", "is required", metadata, "add metadata with a name")
@@ -54,7 +54,7 @@ def label_faults(labels: Any, path: str) -> Iterator[Fault]:
     for key, value in _items(labels):
         if not isinstance(value, str):
             yield Fault(join(path, str(key)), "must be text", value, f'put it in quotes: "{value}"')
-        elif len(value) > _LONGEST_KEY or not matches(LABEL_VALUE, value):
+        elif len(value) > _MAX_NAME_LENGTH or not matches(LABEL_VALUE, value):
             yield Fault(join(path, str(key)), "is not a valid label value", value, f"write {IN_WORDS[LABEL_VALUE]}")
 
 
@@ -65,19 +65,21 @@ def _key_faults(labels: Any, path: str) -> Iterator[Fault]:
 
 
 def is_qualified_name(key: str) -> bool:
-    """Whether Kubernetes takes it as the key of a label, an annotation or a taint."""
+    """Whether it is a valid key of a label, annotation or taint."""
     prefix, slash, name = key.rpartition("/")
-    return matches(LABEL_KEY, key) and len(name) <= _LONGEST_KEY and (not slash or len(prefix) <= _LONGEST_PREFIX)
+    return (
+        matches(LABEL_KEY, key) and len(name) <= _MAX_NAME_LENGTH and (not slash or len(prefix) <= _MAX_PREFIX_LENGTH)
+    )
 
 
 def pool_faults(document: Plain) -> Iterator[Fault]:
     """Faults of a NodePool beyond its schema."""
-    spec = _at(document, "spec")
-    template, disruption = _at(spec, "template"), _at(spec, "disruption")
-    labels = _at(template, "metadata").get("labels")
+    spec = _mapping_at(document, "spec")
+    template, disruption = _mapping_at(spec, "template"), _mapping_at(spec, "disruption")
+    labels = _mapping_at(template, "metadata").get("labels")
     yield from _key_faults(labels, "spec.template.metadata.labels")
-    yield from _key_faults(_at(template, "metadata").get("annotations"), "spec.template.metadata.annotations")
-    yield from instance_faults(_at(template, "spec"), "spec.template.spec")
+    yield from _key_faults(_mapping_at(template, "metadata").get("annotations"), "spec.template.metadata.annotations")
+    yield from instance_faults(_mapping_at(template, "spec"), "spec.template.spec")
     yield from _amount_faults(spec.get("limits"), "spec.limits")
     for path, budget in budgets_of(disruption):
         yield from _schedule_faults(budget.get("schedule"), f"{path}.schedule")
@@ -86,23 +88,23 @@ def pool_faults(document: Plain) -> Iterator[Fault]:
         yield from _span_faults(disruption.get(name), f"spec.disruption.{name}")
     for path, controls in controls_of(disruption):
         yield from _span_faults(controls.get("disruptAfter"), f"{path}.disruptAfter")
-    yield from _repair_faults(_at(spec, "repair"))
+    yield from _repair_faults(_mapping_at(spec, "repair"))
 
 
 def claim_faults(document: Plain) -> Iterator[Fault]:
     """Faults of a NodeClaim beyond its schema."""
-    spec = _at(document, "spec")
+    spec = _mapping_at(document, "spec")
     yield from instance_faults(spec, "spec")
-    yield from _amount_faults(_at(spec, "resources").get("requests"), "spec.resources.requests")
+    yield from _amount_faults(_mapping_at(spec, "resources").get("requests"), "spec.resources.requests")
 
 
 def class_faults(document: Plain) -> Iterator[Fault]:
     """Faults of a KWOKNodeClass beyond its schema."""
-    yield from _span_faults(_at(document, "spec").get("nodeRegistrationDelay"), "spec.nodeRegistrationDelay")
+    yield from _span_faults(_mapping_at(document, "spec").get("nodeRegistrationDelay"), "spec.nodeRegistrationDelay")
 
 
 def instance_faults(spec: Plain, path: str) -> Iterator[Fault]:
-    """Faults of what a NodeClaim, or the template of one, asks for."""
+    """Faults of the spec of a NodeClaim or of a NodePool's template."""
     for name in ("terminationGracePeriod", "expireAfter"):
         yield from _span_faults(spec.get(name), f"{path}.{name}")
     seen: set[tuple[Any, Any]] = set()
@@ -113,7 +115,7 @@ def instance_faults(spec: Plain, path: str) -> Iterator[Fault]:
                 yield Fault(f"{here}.key", "is too long", key, "at most 253 characters before the '/', 63 after it")
             identity = (repr(key), repr(taint.get("effect")))
             if identity in seen:
-                problem = "names key and effect of an earlier taint"
+                problem = "has the key and effect of an earlier taint"
                 yield Fault(here, problem, f"{key}:{taint.get('effect')}", "remove one of them")
             seen.add(identity)
     for index, requirement in _entries(spec.get("requirements")):
@@ -144,15 +146,20 @@ def _repair_faults(repair: Plain) -> Iterator[Fault]:
 def _schedule_faults(text: Any, path: str) -> Iterator[Fault]:
     if not isinstance(text, str) or not matches(SCHEDULE, text):
         return
-    if fault := _refused(CronSchedule.parse, text):
-        yield Fault(path, fault, text, "a schedule that cannot be read would block the whole pool")
+    if fault := _parse_error(CronSchedule.parse, text):
+        yield Fault(path, fault, text, "an invalid schedule would block all disruption of the pool")
     elif CronSchedule.parse(text).never_fires:
-        yield Fault(path, "can never fire: no date fits it", text, "choose days that the months have")
+        yield Fault(path, "never fires: no date matches it", text, "choose days that the months have")
 
 
 def _span_faults(text: Any, path: str) -> Iterator[Fault]:
-    """Durations have the right form by now; what is left is one that is too long."""
-    if isinstance(text, str) and text[:1].isdigit() and (fault := _refused(parse_duration, text)) and _is_span(text):
+    """The schema has checked the form of durations; this finds those that are too long."""
+    if (
+        isinstance(text, str)
+        and text[:1].isdigit()
+        and (fault := _parse_error(parse_duration, text))
+        and _is_span(text)
+    ):
         yield Fault(path, fault, text)
 
 
@@ -167,11 +174,11 @@ def _amount_faults(amounts: Any, path: str) -> Iterator[Fault]:
             yield Fault(
                 here, "is not the name of a resource", name, "write a name such as cpu, memory or nvidia.com/gpu"
             )
-        if isinstance(amount, str) and (fault := _refused(Quantity.parse, amount)):
+        if isinstance(amount, str) and (fault := _parse_error(Quantity.parse, amount)):
             yield Fault(here, fault, amount)
 
 
-def _refused(parse: Callable[[str], object], text: str) -> str:
+def _parse_error(parse: Callable[[str], object], text: str) -> str:
     try:
         parse(text)
     except ValueError as error:
@@ -180,7 +187,7 @@ def _refused(parse: Callable[[str], object], text: str) -> str:
 
 
 def budgets_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
-    """Every budget, those under actions included, with its path."""
+    """Every budget with its path, including those under actions."""
     for index, budget in _entries(disruption.get("budgets")):
         yield f"spec.disruption.budgets[{index}]", budget
     for path, controls in controls_of(disruption):
@@ -189,14 +196,14 @@ def budgets_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
 
 
 def controls_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
-    """The controls of every action, with their path."""
+    """The controls of every action with their path."""
     for name in ("actionControls", "genericPerActionControls"):
         for action, controls in _items(disruption.get(name)):
             if isinstance(controls, dict):
                 yield join(f"spec.disruption.{name}", str(action)), controls
 
 
-def _at(value: Any, name: str) -> Plain:
+def _mapping_at(value: Any, name: str) -> Plain:
     inner = value.get(name) if isinstance(value, dict) else None
     return inner if isinstance(inner, dict) else {}
 

@@ -1,10 +1,11 @@
-"""A Snapshot as one plain document, and back: load(dump(s)) is s in everything a decision looks at.
+"""Converts a Snapshot to one plain document and back; every input of a decision survives the round trip.
 
-Objects are plain Kubernetes objects with only the fields Dovetail models: no environment, no Secret, no ConfigMap is
-among them. Annotations can hold copies of whole manifests, so only those that decisions read are written.
-All faults of a document are reported together.
+Objects are plain Kubernetes objects with only the fields of the model: no environment variables, Secrets or ConfigMaps.
+Annotations can contain whole manifests, so only those that decisions read are written. All faults of a document are
+reported together.
 
-Repair statements as a snapshot carries them: what the provider calls unhealthy, and how long it tolerates it.
+`repairStatements` are the repair policies of the provider: the conditions that make a node unhealthy, and how long each
+is tolerated.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,7 @@ _REMEDY = "write a list of conditionType, status and toleration, such as Ready, 
 
 
 def dump_statements(statements: tuple[ProviderRepairPolicy, ...]) -> dict[str, Any]:
-    """The field of a document; none where the provider says nothing."""
+    """The `repairStatements` field; absent if the provider has no repair policies."""
     written = [
         {
             "conditionType": each.condition_type,
@@ -42,17 +43,17 @@ def dump_statements(statements: tuple[ProviderRepairPolicy, ...]) -> dict[str, A
 
 
 def load_statements(entries: Any, faults: list[Fault]) -> tuple[ProviderRepairPolicy, ...]:
-    """The statements of a document; what cannot be read is a fault."""
+    """The repair policies of a document; invalid entries are added to `faults`."""
     if not isinstance(entries, list):
         faults.append(Fault("repairStatements", "is not a list", entries, _REMEDY))
         return ()
     found = []
-    for at, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         try:
             toleration = Duration.parse(entry["toleration"]).span
             found.append(ProviderRepairPolicy(str(entry["conditionType"]), str(entry["status"]), toleration))
         except (KeyError, TypeError, ValueError):
-            faults.append(Fault(f"repairStatements[{at}]", "is not a repair statement", entry, _REMEDY))
+            faults.append(Fault(f"repairStatements[{index}]", "is not a repair statement", entry, _REMEDY))
     return tuple(found)
 
 
@@ -66,9 +67,9 @@ KEPT_ANNOTATIONS = (
     "controller.kubernetes.io",
     "kwok.x-k8s.io",
 )
-"""Domains whose annotations are written."""
-_WRITTEN_FIRST: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, NODE, POD)
-_ORDER = (*_WRITTEN_FIRST, *(kind for kind in INVENTORY if kind not in _WRITTEN_FIRST))
+"""Annotations of these domains are written."""
+_FIRST_KINDS: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, NODE, POD)
+_ORDER = (*_FIRST_KINDS, *(kind for kind in INVENTORY if kind not in _FIRST_KINDS))
 _FIELDS = (
     "apiVersion",
     "kind",
@@ -81,14 +82,14 @@ _FIELDS = (
     "objects",
     "catalogs",
 )
-_AGAIN = "take the snapshot again"
+_TAKE_AGAIN = "take the snapshot again"
 _KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
 
 Plain = dict[str, Any]
 
 
 class SnapshotInvalid(Exception):
-    """A snapshot that cannot be used; `faults` has all that is wrong with it."""
+    """An invalid snapshot; `faults` has everything that is wrong with it."""
 
     def __init__(self, faults: tuple[Fault, ...]) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -96,7 +97,7 @@ class SnapshotInvalid(Exception):
 
 
 def dump_snapshot(snapshot: Snapshot) -> Plain:
-    """The document of a snapshot. Equal snapshots give equal documents, in the same order throughout."""
+    """The document of a snapshot. Equal snapshots give equal documents with the same order."""
     inventory = take_apart(snapshot)
     return {
         "apiVersion": API_VERSION,
@@ -114,17 +115,17 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
 
 def _dump_object(kind: Kind[Any], value: KubeObject) -> Plain:
     body: Plain = ordered(value)
-    _strip(body)
-    # A pod template has metadata of its own; a NodePool's goes into the fingerprint of its nodes and stays as it is.
+    _filter_annotations(body)
+    # Pod templates have metadata, too. That of a NodePool's template stays: it is part of the drift hash.
     if kind is DAEMON_SET:
-        _strip(body.get("spec", {}).get("template", {}))
+        _filter_annotations(body.get("spec", {}).get("template", {}))
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
 
 
-def _strip(holder: Plain) -> None:
+def _filter_annotations(holder: Plain) -> None:
     metadata = holder.get("metadata", {})
-    written = metadata.get("annotations", {})
-    metadata["annotations"] = kept = {key: value for key, value in written.items() if _is_kept(key)}
+    annotations = metadata.get("annotations", {})
+    metadata["annotations"] = kept = {key: value for key, value in annotations.items() if _is_kept(key)}
     if not kept:
         del metadata["annotations"]
 
@@ -135,7 +136,7 @@ def _is_kept(annotation: str) -> bool:
 
 
 def load_snapshot(document: Any) -> Snapshot:
-    """The snapshot of a document; `SnapshotInvalid` carries every fault."""
+    """The snapshot of a document. Raises `SnapshotInvalid` with every fault."""
     _check_envelope(document)
     faults: list[Fault] = [
         Fault(str(name), "is not a field of a Snapshot", None, f"use {', '.join(_FIELDS)}")
@@ -151,7 +152,7 @@ def load_snapshot(document: Any) -> Snapshot:
     statements = load_statements(document.get("repairStatements", []), faults)
     pause = document.get("pause")
     if not isinstance(pause, str | None):
-        faults.append(Fault("pause", "is not text", pause, 'write "true", or the instant until which it lasts'))
+        faults.append(Fault("pause", "is not text", pause, 'write "true", or the time at which it ends'))
     if faults or at is None:
         raise SnapshotInvalid(tuple(faults))
     built = build_snapshot(inventory, at, catalogs, frozenset(well_known))
@@ -161,15 +162,15 @@ def load_snapshot(document: Any) -> Snapshot:
 
 
 def _check_envelope(document: Any) -> None:
-    """What is no snapshot at all is told in one fault, not in one for everything that is missing."""
+    """Reject a document that is no snapshot with one fault, not with one for every missing field."""
     remedy = "make one with dovetail snapshot -o FILE"
     if not isinstance(document, dict):
-        raise SnapshotInvalid((Fault("$", "is not a snapshot, it is not even a mapping", None, remedy),))
+        raise SnapshotInvalid((Fault("$", "is not a snapshot: it is not a mapping", None, remedy),))
     if document.get("kind") != KIND:
         raise SnapshotInvalid((Fault("kind", f"is not {KIND}", document.get("kind"), remedy),))
     found = document.get("apiVersion")
     if found != API_VERSION:
-        known = f"this version reads {API_VERSION}; {_AGAIN}, or use the version that took it"
+        known = f"this version reads {API_VERSION}; {_TAKE_AGAIN}, or use the version that took it"
         raise SnapshotInvalid((Fault("apiVersion", "is unknown", found, known),))
 
 
@@ -180,8 +181,8 @@ def _load_instant(metadata: Any, faults: list[Fault]) -> datetime | None:
     except msgspec.ValidationError:
         at = None
     if at is None or at.tzinfo is None:
-        remedy = "write an instant with its zone, such as 2026-01-05T12:00:00Z"
-        faults.append(Fault("metadata.at", "is missing or no instant", written, remedy))
+        remedy = "write a time with its zone, such as 2026-01-05T12:00:00Z"
+        faults.append(Fault("metadata.at", "is missing or not a time", written, remedy))
         return None
     return at
 
@@ -194,30 +195,30 @@ def _load_names(names: Any, path: str, faults: list[Fault]) -> tuple[str, ...]:
 
 
 def _load_unreadable(entries: Any, faults: list[Fault]) -> tuple[UnreadableEntry, ...]:
-    """A plain text is how older snapshots name a Pod or a PodDisruptionBudget: it may concern any node."""
+    """Older snapshots have the kind of a Pod or PodDisruptionBudget as text, which may affect any node."""
     if isinstance(entries, list):
         entries = [{"kind": each, "everywhere": True} if isinstance(each, str) else each for each in entries]
     try:
         return msgspec.convert(entries, tuple[UnreadableEntry, ...])
     except msgspec.ValidationError as error:
-        faults.append(Fault("unreadable", f"does not list objects: {error}", None, _AGAIN))
+        faults.append(Fault("unreadable", f"does not list objects: {error}", None, _TAKE_AGAIN))
         return ()
 
 
 def _load_objects(entries: Any, faults: list[Fault]) -> ClusterObjects:
     if not isinstance(entries, list):
-        faults.append(Fault("objects", "is missing or not a list", None, _AGAIN))
+        faults.append(Fault("objects", "is missing or not a list", None, _TAKE_AGAIN))
         return ClusterObjects({})
     found: dict[Kind[Any], dict[Any, KubeObject]] = {kind: {} for kind in INVENTORY}
     for at, entry in enumerate(entries):
         path = f"objects[{at}]"
         kind = _kind_of(entry)
         if kind is None:
-            faults.append(_unknown(path, entry))
+            faults.append(_unknown_kind(path, entry))
             continue
         value = from_plain(kind, entry)
         if isinstance(value, UnreadableObject):
-            faults.extend(_located(fault, path, f"{kind} {value.key}") for fault in value.faults)
+            faults.extend(_with_path(fault, path, f"{kind} {value.key}") for fault in value.faults)
         elif not value.name:
             faults.append(Fault(f"{path}.metadata.name", "is missing", None, f"every {kind} has a name"))
         elif value.key in found[kind]:
@@ -233,14 +234,14 @@ def _kind_of(entry: Any) -> Kind[Any] | None:
     return _KINDS.get((str(entry.get("apiVersion")), str(entry.get("kind"))))
 
 
-def _unknown(path: str, entry: Any) -> Fault:
+def _unknown_kind(path: str, entry: Any) -> Fault:
     if not isinstance(entry, dict):
         return Fault(path, "is not a mapping", entry, "write a Kubernetes object")
     shown = f"{entry.get('apiVersion')} {entry.get('kind')}"
     known = ", ".join(f"{kind.api_version} {kind}" for kind in INVENTORY)
-    return Fault(path, "is of a kind that snapshots do not have", shown, f"remove it; they have {known}")
+    return Fault(path, "has a kind that snapshots do not support", shown, f"remove it; supported are {known}")
 
 
-def _located(fault: Fault, path: str, name: str) -> Fault:
+def _with_path(fault: Fault, path: str, name: str) -> Fault:
     where = path if fault.path == "$" else f"{path}.{fault.path}"
-    return Fault(where, f"{fault.problem} ({name})", fault.value, fault.remedy or f"correct it, or {_AGAIN}")
+    return Fault(where, f"{fault.problem} ({name})", fault.value, fault.remedy or f"correct it, or {_TAKE_AGAIN}")

@@ -1,6 +1,7 @@
-"""Snapshot files: JSON or YAML, as they are or with gzip. Reading tells them apart by content, writing by name.
+"""Reads and writes snapshot files: JSON or YAML, optionally compressed with gzip.
 
-The same snapshot gives the same bytes, so files can be compared.
+Reading detects the format from the content, writing from the file name. Equal snapshots give equal bytes, so files can
+be compared.
 """
 
 import gzip
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from dovetail.manifest.input_file import InputUnreadable, read_bytes, text_of, unpacked
+from dovetail.manifest.input_file import InputUnreadable, decompressed, read_bytes, text_of
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.manifest.schema_check import join
 from dovetail.manifest.snapshot_document import SnapshotInvalid, dump_snapshot, load_snapshot
@@ -22,29 +23,29 @@ __all__ = ["SnapshotInvalid", "dump_snapshot", "file_form", "load_snapshot", "re
 Form = Literal["json", "yaml"]
 _FORMS: dict[str, Form] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 _WIDTH = 120
-_WHOLE = "was the file cut short? Copy it again, or take the snapshot again"
+_TRUNCATED = "was the file truncated? Copy it again, or take the snapshot again"
 # libyaml is ten times as fast; PyYAML has it where wheels are installed.
 _FastDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class _Dumper(_FastDumper):  # type: ignore[misc]  # either of two
-    """Writes every value out: a name that refers to another place would only puzzle."""
+    """Writes every value in full, without YAML aliases."""
 
     def ignore_aliases(self, _data: Any) -> bool:
         return True
 
 
 def file_form(name: str) -> tuple[Form, bool]:
-    """What a file of this name holds, and whether gzip is around it; ValueError if the name does not say."""
+    """The format that a file name implies, and whether it is compressed. Raises ValueError if neither."""
     plain = name.removesuffix(".gz")
     form = _FORMS.get(Path(plain).suffix.lower())
     if form is None:
-        raise ValueError(f"{name!r} does not say how to write; end it in .json, .yaml, .json.gz or .yaml.gz")
+        raise ValueError(f"{name!r} implies no format; use a name that ends in .json, .yaml, .json.gz or .yaml.gz")
     return form, plain != name
 
 
 def snapshot_bytes(snapshot: Snapshot, form: Form = "json", *, gzipped: bool = False) -> bytes:
-    """The file of a snapshot."""
+    """The content of a snapshot file."""
     document = dump_snapshot(snapshot)
     if form == "json":
         content = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
@@ -57,27 +58,29 @@ def snapshot_bytes(snapshot: Snapshot, form: Form = "json", *, gzipped: bool = F
 
 
 def read_snapshot_file(source: Path | bytes) -> Snapshot:
-    """Read a file, or its contents; `SnapshotInvalid` carries every fault."""
+    """Read a file or its content. Raises `SnapshotInvalid` with every fault."""
     place = "$" if isinstance(source, bytes) else str(source)
     try:
-        content = text_of(unpacked(source) if isinstance(source, bytes) else read_bytes(source))
+        content = text_of(decompressed(source) if isinstance(source, bytes) else read_bytes(source))
     except InputUnreadable as error:
-        raise _useless(place, error.problem, error.remedy) from None
+        raise _invalid(place, error.problem, error.remedy) from None
     return load_snapshot(_parse(content))
 
 
 def _parse(content: str) -> Any:
     if not content.strip():
-        raise _useless("$", "is empty", "make one with dovetail snapshot -o FILE")
+        raise _invalid("$", "is empty", "make one with dovetail snapshot -o FILE")
     if content.lstrip()[:1] in ("{", "["):
         return _parse_json(content)
     try:
         read = read_yaml(content)
     except YamlInvalid as error:
-        raise _useless(error.path or "$", f"is not YAML on line {error.line + 1}: {error.problem}", _WHOLE) from None
+        raise _invalid(
+            error.path or "$", f"is not YAML on line {error.line + 1}: {error.problem}", _TRUNCATED
+        ) from None
     if read.repeated:
         path, name = read.repeated[0]
-        raise _useless(join(path, name), "stands twice in one mapping", "keep one, or take the snapshot again")
+        raise _invalid(join(path, name), "occurs twice in one mapping", "keep one, or take the snapshot again")
     return read.content
 
 
@@ -85,10 +88,10 @@ def _parse_json(content: str) -> Any:
     try:
         return msgspec.json.decode(content)
     except RecursionError:
-        raise _useless("$", "is nested too deeply to be a snapshot", _WHOLE) from None
-    except ValueError as error:  # errors of msgspec and of UTF-8 are ones
-        raise _useless("$", f"is not JSON: {error}", _WHOLE) from None
+        raise _invalid("$", "is nested too deeply to be a snapshot", _TRUNCATED) from None
+    except ValueError as error:  # includes errors of msgspec and UTF-8
+        raise _invalid("$", f"is not JSON: {error}", _TRUNCATED) from None
 
 
-def _useless(path: str, problem: str, remedy: str) -> SnapshotInvalid:
+def _invalid(path: str, problem: str, remedy: str) -> SnapshotInvalid:
     return SnapshotInvalid((Fault(path, problem, remedy=remedy),))

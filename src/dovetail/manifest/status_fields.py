@@ -1,4 +1,4 @@
-"""The rest of `fields`: NodeClaims, node classes, what status says, and the table over all of it."""
+"""The tables of all field constraints and rules, with the entries for NodeClaims, node classes and status fields."""
 
 from collections.abc import Mapping
 
@@ -16,10 +16,10 @@ from dovetail.model.nodepool import NodePool, NodePoolStatus
 KWOK_VERSION = "v1alpha1"
 _ALL = (*BOTH, KWOK_VERSION)
 _CONDITIONS = Field(
-    about="What is known about the object.",
+    about="The latest observations about the object.",
     limits={"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
 )
-_READY_FROM_THE_START = {
+_READY_STATUS = {
     "conditions": [
         {
             "type": "Ready",
@@ -36,40 +36,42 @@ FIELDS: Mapping[type, Mapping[str, Field]] = {
     **POOL_FIELDS,
     NodePool: {
         "metadata": Field(about="Standard metadata."),
-        "spec": Field(about="What the pool should be.", required_in=BOTH),
-        "status": Field(about="What the pool has."),
+        "spec": Field(about="The desired state of the pool.", required_in=BOTH),
+        "status": Field(about="The observed state of the pool."),
     },
     NodePoolStatus: {
-        "resources": Field(about="What the nodes of the pool add up to.", limits=_AMOUNTS, each=AMOUNT),
+        "resources": Field(about="The sum of the resources of the pool's nodes.", limits=_AMOUNTS, each=AMOUNT),
         "nodes": Field(about="How many nodes the pool has.", limits={"minimum": 0}, defaults=dict.fromkeys(BOTH, 0)),
-        "node_class_observed_generation": Field(about="The generation of the node class that was last looked at."),
+        "node_class_observed_generation": Field(about="The generation of the node class that was last observed."),
         "conditions": _CONDITIONS,
     },
     NodeClaim: {
         "metadata": Field(about="Standard metadata."),
-        "spec": Field(about="The instance asked for.", required_in=BOTH),
-        "status": Field(about="The instance got, and how far it has come."),
+        "spec": Field(about="The requested instance.", required_in=BOTH),
+        "status": Field(about="The launched instance, and the progress of its lifecycle."),
     },
     NodeClaimSpec: {
         **INSTANCE,
-        "resources": Field(about="What the pods it was made for need."),
+        "resources": Field(about="The resources that the pods for this claim request."),
     },
     ClaimResources: {"requests": Field(about="Amounts by resource.", limits=_AMOUNTS, each=AMOUNT)},
     NodeClaimStatus: {
-        "node_name": Field(about="The Node."),
-        "provider_id": Field(about="The instance, as the provider names it."),
-        "image_id": Field(about="The image the instance runs."),
-        "capacity": Field(about="What the instance has.", limits=_AMOUNTS, each=AMOUNT),
-        "allocatable": Field(about="What of it pods can use.", limits=_AMOUNTS, each=AMOUNT),
+        "node_name": Field(about="The name of the Node."),
+        "provider_id": Field(about="The provider ID of the instance."),
+        "image_id": Field(about="The image of the instance."),
+        "capacity": Field(about="The capacity of the instance.", limits=_AMOUNTS, each=AMOUNT),
+        "allocatable": Field(
+            about="The part of the capacity that is available for pods.", limits=_AMOUNTS, each=AMOUNT
+        ),
         "conditions": _CONDITIONS,
-        "last_pod_event_time": Field(about="When a pod last came to the node or left it."),
+        "last_pod_event_time": Field(about="When a pod was last added to the node or removed from it."),
     },
     **EC2_FIELDS,
     EC2NodeClassStatus: {**EC2_FIELDS[EC2NodeClassStatus], "conditions": _CONDITIONS},
     KWOKNodeClass: {
         "metadata": Field(about="Standard metadata."),
-        "spec": Field(about="How simulated nodes behave."),
-        "status": Field(about="Readiness.", defaults={KWOK_VERSION: _READY_FROM_THE_START}),
+        "spec": Field(about="The behavior of simulated nodes."),
+        "status": Field(about="Readiness.", defaults={KWOK_VERSION: _READY_STATUS}),
     },
     KWOKNodeClassSpec: {
         "node_registration_delay": Field(
@@ -78,17 +80,17 @@ FIELDS: Mapping[type, Mapping[str, Field]] = {
     },
     KWOKNodeClassStatus: {"conditions": _CONDITIONS},
     Condition: {
-        "type": Field(about="What the condition is about.", limits=text(LABEL_KEY, 316)),
+        "type": Field(about="The type of the condition.", limits=text(LABEL_KEY, 316)),
         "status": Field(
-            about="Whether it holds.",
+            about="The status of the condition.",
             limits={"enum": ["True", "False", "Unknown"]},
             defaults=dict.fromkeys(_ALL, "Unknown"),
         ),
-        "reason": Field(about="One word for why.", limits={"maxLength": 1024}),
-        "message": Field(about="A sentence for people.", limits={"maxLength": 32768}),
+        "reason": Field(about="The reason of the last transition, as one word.", limits={"maxLength": 1024}),
+        "message": Field(about="A message with details for users.", limits={"maxLength": 32768}),
         "last_transition_time": Field(about="When the status last changed."),
-        "last_heartbeat_time": Field(about="Only nodes and pods have it.", hidden=True),
-        "observed_generation": Field(about="The generation it was found on.", limits={"minimum": 0}),
+        "last_heartbeat_time": Field(about="Only set on nodes and pods.", hidden=True),
+        "observed_generation": Field(about="The generation that the condition was observed on.", limits={"minimum": 0}),
     },
 }
 RULES: Mapping[type, tuple[Rule, ...]] = {**RULES_OF_TYPE, **EC2_RULES, NodeClaimSpec: (cel_rules.SPEC_STAYS,)}

@@ -1,4 +1,4 @@
-"""An AWS account behind the proxy with a cluster in it, and a provider that uses it: what stories about AWS share."""
+"""An AWS account behind the proxy with a cluster, and a provider for it, shared by the AWS tests."""
 
 import asyncio
 import itertools
@@ -43,7 +43,7 @@ class Hands:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whoever owns the account: may do anything, over the same connections, and what it asks is not the program's."""
+    """The owner of the account: has all permissions, and its requests are not counted."""
 
     _aws: AwsClients
 
@@ -63,7 +63,7 @@ class Owner:
 
 @dataclass
 class Account:
-    """One cluster's share of the account; everything in it is tagged with the cluster's name."""
+    """The resources of one cluster, tagged with its name."""
 
     proxy: Proxy
     clock: Hands
@@ -87,7 +87,7 @@ class Account:
         return {"karpenter.sh/discovery": self.name}
 
     def node_class(self, version="v1", **spec):
-        """A class that selects what the account has; None takes a part away."""
+        """A class that selects the resources of the account; None removes a field."""
         terms = [{"tags": self.tags}]
         usual = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": f"{self.name}-role"}
         usual |= {"amiSelectorTerms": [{"alias": "al2023@latest"}]} if version == "v1" else {"amiFamily": "AL2023"}
@@ -99,7 +99,7 @@ class Account:
         }
 
     async def create(self, document) -> EC2NodeClass:
-        """The class as the API server holds it."""
+        """The class from the API server."""
         value = msgspec.convert(admit(None, None, document), EC2NodeClass, dec_hook=decode_hook)
         return await self.world.create(EC2_NODE_CLASS, value)
 
@@ -107,7 +107,7 @@ class Account:
         return await self.world.get(EC2_NODE_CLASS, Key("", name))
 
     async def kept(self, claims=(), name="default"):
-        """Look after the class once, as the controller does."""
+        """Reconcile the class once, as the controller does."""
         return await self.parts.nodeclass_reconciler.keep(await self.read(name), claims)
 
     async def new_image(self, parameter: str, architecture: str) -> str:
@@ -126,7 +126,7 @@ def parameter(architecture: str, variant: str = "standard") -> str:
 
 
 def living(story, moto, monkeypatch, **settings):
-    """Run a story on an account of its own, behind a proxy of its own."""
+    """Run a scenario on a separate account behind a separate proxy."""
 
     async def main():
         async with opened(moto, monkeypatch, **settings) as account:
@@ -167,12 +167,12 @@ async def opened(moto, monkeypatch, **settings):
 
 
 def assert_permitted(provider: AwsProvider) -> None:
-    """Whatever the program asked of AWS in a story, the policy we ship grants."""
+    """The shipped policy grants every request of the scenario."""
     assert actions(+provider.parts.aws.calls) <= granted()
 
 
 def _session():
-    """A session of one's own; what the SDK reads from disk is read once for all of them."""
+    """A separate session; data that the SDK reads from disk is shared."""
     session = get_session()
     if not _LOADER:
         _LOADER.append(session.get_component("data_loader"))

@@ -1,4 +1,4 @@
-"""NodeClaims for stories about launching."""
+"""NodeClaims for launch tests."""
 
 import itertools
 
@@ -27,7 +27,7 @@ def types(*names):
 
 
 def claim(*requirements, name="", requests=None, **spec):
-    """A claim of the default pool, as it is before it is written."""
+    """A claim of the default pool before it is created."""
     amounts = {key: Quantity.parse(amount) for key, amount in (requests or {}).items()}
     name = name or f"claim-{next(_NUMBERS)}"
     return NodeClaim(
@@ -39,12 +39,12 @@ def claim(*requirements, name="", requests=None, **spec):
 
 
 async def asked_for(account, *requirements, **given):
-    """A claim as the API server holds it."""
+    """A claim from the API server."""
     return await account.world.create(NODE_CLAIM, claim(*requirements, **given))
 
 
 def launched_as(asked, instance):
-    """The claim with its instance written down, as the lifecycle does it."""
+    """The claim with its instance in its status, as the lifecycle controller writes it."""
     meta = asked.metadata
     return NodeClaim(
         metadata=ObjectMeta(
@@ -67,6 +67,6 @@ def values(request, ending):
 
 
 def next_process(account):
-    """The provider of a process that knows nothing but what is written."""
+    """A new provider without any cached state."""
     parts = account.parts
     return AwsProvider(assemble_aws(account.world, account.clock, parts.settings, parts.aws))

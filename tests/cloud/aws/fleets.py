@@ -31,31 +31,31 @@ class Choice:
 
 @dataclass
 class Fleets:
-    """Who launches. `short` are codes by instance type, or by type and zone."""
+    """Simulates CreateFleet. `short` has error codes by instance type, or by type and zone."""
 
     short: dict[Any, str] = field(default_factory=dict)
     only: str = ""
-    """The way to buy that is short; empty for every way."""
+    """The capacity type with a shortage; empty for all."""
     lose: int = 0
-    """How many answers get lost, after the fleet was made."""
+    """How many responses are lost after the fleet was created."""
     launched: list[str] = field(default_factory=list)
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
     answers: dict[str, tuple[bytes, int, bytes]] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
     clock: Any = None
-    """Whose time instances are launched at; moto knows only the machine's."""
+    """The clock for launch times; moto uses the system time."""
     launched_at: dict[str, str] = field(default_factory=dict)
     targets: dict[str, str] = field(default_factory=dict)
-    """The reservations that templates aim at."""
+    """The target reservations of templates."""
     reserved: dict[str, str] = field(default_factory=dict)
-    """The reservations that instances draw on, which moto forgets."""
+    """The reservations of instances, which moto does not store."""
     tenancies: dict[str, str] = field(default_factory=dict)
     """The tenancies of templates."""
     tenants: dict[str, str] = field(default_factory=dict)
-    """The tenancies of instances, which moto forgets as well."""
+    """The tenancies of instances, which moto does not store."""
 
     def amend(self, content: bytes) -> bytes:
-        """Instances as launched on the clock of the story, with their reservations and tenancies."""
+        """Described instances with launch times of the test clock, reservations and tenancies."""
         for id_, tenancy in self.tenants.items():
             before, told, after = content.partition(f"<instanceId>{id_}</instanceId>".encode())
             said = f"<tenancy>{tenancy}</tenancy>".encode()
@@ -75,7 +75,7 @@ class Fleets:
         return _LAUNCHED.sub(launched, content) if self.launched_at else content
 
     def learn(self, given: dict[str, str]) -> None:
-        """Keep the security groups of a template, its tenancy, and the reservation it aims at."""
+        """Store security groups, tenancy and target reservation of a template."""
         self.tenancies[given.get("LaunchTemplateName", "")] = given.get("LaunchTemplateData.Placement.Tenancy", "")
         aim = "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
         if aim in given:
@@ -84,7 +84,7 @@ class Fleets:
         self.groups[given.get("LaunchTemplateName", "")] = named
 
     async def create(self, given: dict[str, str], body: bytes, forward: Forward) -> tuple[int, bytes]:
-        """Answer a CreateFleet."""
+        """Handle a CreateFleet request."""
         token = given.get("ClientToken", "")
         if token in self.answers:
             words, status, content = self.answers[token]
@@ -150,7 +150,7 @@ def choices_of(given: dict[str, str]) -> list[Choice]:
 
 
 def _narrowed(body: bytes, choice: Choice) -> bytes:
-    """The request with one choice left, as the first of the first."""
+    """The request with only this override."""
     kept: list[tuple[str, str]] = []
     for name, value in parse_qsl(body.decode()):
         if value == "capacity-block":
@@ -175,11 +175,11 @@ def _told(choice: Choice, code: str, way: str) -> str:
 
 
 def error(code: str) -> bytes:
-    """A refusal in the words of EC2's protocol."""
+    """An error in EC2's protocol."""
     said = f"<Error><Code>{code}</Code><Message>{code}, says the proxy</Message></Error>"
     return f"<Response><Errors>{said}</Errors><RequestID>proxy</RequestID></Response>".encode()
 
 
 def reply(status: int, content: bytes) -> web.Response:
-    """As the proxy answers."""
+    """The response of the proxy."""
     return web.Response(status=status, body=content, content_type="text/xml")

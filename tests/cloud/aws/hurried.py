@@ -17,7 +17,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class HurriedLoop(asyncio.SelectorEventLoop):
-    """A loop that runs as any other until it is hurried."""
+    """An event loop at normal speed until `hurry` is called."""
 
     def __init__(self):
         self._real, self._told, self._pace = time.monotonic(), 0.0, 1.0
@@ -28,12 +28,12 @@ class HurriedLoop(asyncio.SelectorEventLoop):
         return self._told + (time.monotonic() - self._real) * self._pace
 
     def hurry(self, pace):
-        """From now on, a second is this many times shorter."""
+        """Let the clock of the loop run this many times faster from now on."""
         self._told, self._real, self._pace = self.time(), time.monotonic(), pace
         self._own.pace = pace
 
 
 def hurry(main):
-    """Run a coroutine to its end on such a loop."""
+    """Run a coroutine to its end on this loop."""
     with asyncio.Runner(loop_factory=HurriedLoop) as runner:
         return runner.run(main)

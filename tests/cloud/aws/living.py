@@ -34,7 +34,7 @@ def ec2_pool(*requirements, **spec):
 
 
 class CloudLife(Life):
-    """A life whose instances are EC2's."""
+    """A running cluster with EC2 instances."""
 
     def __init__(self, world, settings, account, moto):
         self.account = account
@@ -59,7 +59,7 @@ class CloudLife(Life):
         return [node.metadata.labels[INSTANCE_TYPE] for node in self.nodes]
 
     async def instances(self):
-        """Those of the cluster that are alive, as EC2 tells. Time-outs are hurried too: a slow moto is asked again."""
+        """The running instances of the cluster. Retries: the accelerated clock also shortens timeouts of moto."""
         for _ in range(PATIENCE):
             with suppress(AwsError):
                 return [each for each in await self.account.parts.instances.list() if not each.terminating]
@@ -67,7 +67,7 @@ class CloudLife(Life):
 
 
 def alive(story, moto, monkeypatch, *manifests, deaf=(), **settings):
-    """Live through a story and return what it returns. The node class is made from what the account has."""
+    """Run a scenario and return its result. The node class selects the resources of the account."""
 
     async def main():
         async with opened(moto, monkeypatch) as account, _born(account, moto, settings) as life:  # noqa: SIM117 - too long

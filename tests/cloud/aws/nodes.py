@@ -17,12 +17,12 @@ from dovetail.model.kinds import NODE_CLAIM
 from dovetail.sim.kubernetes.kubelet import FAKE_NODE
 
 ROOM = {"cpu": "4", "memory": "7Gi", "ephemeral-storage": "20Gi"}
-"""Of a machine nobody has described."""
+"""Capacity of an instance type without a description."""
 
 
 @asynccontextmanager
 async def booting(moto, world, cluster_name, deaf=()):
-    """Every instance of the cluster joins within a moment. Types in `deaf` never do."""
+    """Every instance registers as a node, except those of the types in `deaf`."""
     async with get_session().create_client("ec2", region_name="us-east-1", endpoint_url=moto) as ec2:
         boots = asyncio.create_task(_boot_all(ec2, world, cluster_name, deaf))
         try:
@@ -82,7 +82,7 @@ async def _node(ec2, world, instance):
 
 
 def node_config(user_data):
-    """The NodeConfig that the program wrote: the last of the archive."""
+    """The generated NodeConfig: the last part of the archive."""
     archive = message_from_string(base64.b64decode(user_data).decode())
     parts = [part for part in archive.walk() if part.get_content_type() == "application/node.eks.aws"]
     return yaml.safe_load(parts[-1].get_payload())

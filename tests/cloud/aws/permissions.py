@@ -1,4 +1,4 @@
-"""What the policy in `deploy/aws` grants, and the IAM actions behind operations of AWS."""
+"""The actions that the policy in `deploy/aws` grants, and the IAM actions of AWS operations."""
 
 import json
 from functools import cache
@@ -42,6 +42,6 @@ def granted():
 
 
 def actions(calls):
-    """The actions behind operations as the program counts them."""
+    """The actions of counted operations."""
     known = actions_by_method()
     return {known[tuple(call.split("."))] for call in calls}

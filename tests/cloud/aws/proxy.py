@@ -21,7 +21,7 @@ from cloud.aws.fleets import Fleets
 from cloud.aws.fleets import reply as fleet_reply
 
 NARROW = ("a1.large", "c5.xlarge", "g5.xlarge", "m5.large", "m5.xlarge", "m5.2xlarge", "m6g.large", "p4d.24xlarge")
-"""The instance types a story has unless it asks for all."""
+"""The instance types of a scenario, unless it requests all."""
 _BY_TYPE = {"DescribeInstanceTypes", "DescribeSpotPriceHistory"}
 _BY_FILTER = {"DescribeInstanceTypeOfferings"}
 _IN_TURN = {"SendMessage", "SendMessageBatch", "DeleteMessageBatch"}  # moto loses what is sent while it deletes
@@ -31,7 +31,7 @@ EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 @dataclass
 class Asked:
-    """A request as a rule sees it: the operation, and what was given with it."""
+    """A request: the operation and its parameters."""
 
     operation: str
     given: dict[str, Any]
@@ -45,32 +45,32 @@ Rule = Callable[[Asked], Reply]
 
 @dataclass
 class Proxy:
-    """What the proxy was told to do, and what it saw."""
+    """The rules of the proxy, and the requests it received."""
 
     upstream: str
     address: str = ""
     calls: Counter[str] = field(default_factory=Counter)
     asked: list[Asked] = field(default_factory=list)
     lost: Counter[str] = field(default_factory=Counter)
-    """Answers that never came from moto."""
+    """Number of responses that did not come from moto."""
     parameters: dict[str, str] = field(default_factory=dict)
     """SSM parameters by name, before those moto has."""
     architectures: dict[str, str] = field(default_factory=dict)
-    """Of images that moto registered without saying what they run on."""
+    """Architectures of images, which moto does not store."""
     narrow: tuple[str, ...] = NARROW
-    """The instance types there are; empty for all that moto knows."""
+    """The instance types to offer; empty for all that moto has."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     launching: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Moto stumbles over launches at the same time."""
+    """Serializes launches: moto does not support concurrent ones."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     fleets: Fleets = field(default_factory=Fleets)
 
     def on(self, operation: str, rule: Rule) -> None:
-        """Ask `rule` about every request for the operation; the latest rule goes first."""
+        """Apply `rule` to every request for the operation; the latest rule comes first."""
         self.rules.setdefault(operation, []).insert(0, rule)
 
     def refuse(self, operation: str, code: str, *, status: int = 400, times: int | None = None) -> None:
-        """Refuse the operation with AWS's code, `times` times or always."""
+        """Fail the operation with an AWS error code, `times` times or always."""
         left = [times]
 
         def rule(_asked: Asked) -> Reply:
@@ -82,21 +82,21 @@ class Proxy:
         self.on(operation, rule)
 
     def heal(self) -> None:
-        """Forget every rule."""
+        """Remove every rule."""
         self.rules.clear()
 
     def sells(self, prices: dict[str, float]) -> None:
-        """Answer the pricing API with these prices per hour."""
+        """Let the pricing API return these prices per hour."""
         self.on("GetProducts", lambda _asked: json_reply({"PriceList": [product(*each) for each in prices.items()]}))
 
     def reserves(self, *reservations: dict[str, Any]) -> None:
-        """Answer for capacity reservations with these, whatever was asked."""
+        """Let DescribeCapacityReservations return these, whatever the request."""
         items = "".join(f"<item>{_xml(each)}</item>" for each in reservations)
         body = f"<capacityReservationSet>{items}</capacityReservationSet>"
         self.on("DescribeCapacityReservations", lambda _asked: ec2_reply("DescribeCapacityReservations", body))
 
     def answer(self, asked: Asked) -> Reply:
-        """What the rules say, the latest first; None passes the request on."""
+        """The response of the rules, the latest first; None passes the request on."""
         for rule in self.rules.get(asked.operation, ()):
             reply = rule(asked)
             if reply is not None:
@@ -106,7 +106,7 @@ class Proxy:
         return None
 
     def narrowed(self, asked: Asked) -> bytes:
-        """The request, asking for no more types than the story needs."""
+        """The request, limited to the instance types of the scenario."""
         if not self.narrow or "NextToken" in asked.given:
             return asked.body
         if asked.operation in _BY_TYPE:
@@ -117,7 +117,7 @@ class Proxy:
         return asked.body
 
     def amend(self, operation: str, content: bytes) -> bytes:
-        """What moto answered, with what it left out."""
+        """The response of moto, completed with what it leaves out."""
         if operation == "DescribeImages":
             for image, architecture in self.architectures.items():
                 told = f"<imageId>{image}</imageId>".encode()
@@ -136,20 +136,20 @@ class Proxy:
 
 
 def ec2_error(code: str, status: int = 400) -> web.Response:
-    """A refusal in the words of EC2's protocol."""
+    """An error in EC2's protocol."""
     said = f"<Error><Code>{code}</Code><Message>{code}, says the proxy</Message></Error>"
     text = f"<Response><Errors>{said}</Errors><RequestID>proxy</RequestID></Response>"
     return web.Response(status=status, text=text, content_type="text/xml")
 
 
 def ec2_reply(operation: str, body: str) -> web.Response:
-    """An answer in EC2's protocol."""
+    """A response in EC2's protocol."""
     text = f'<{operation}Response xmlns="{EC2_XMLNS}"><requestId>proxy</requestId>{body}</{operation}Response>'
     return web.Response(text=text, content_type="text/xml")
 
 
 def json_reply(body: Any, status: int = 200) -> web.Response:
-    """An answer in the JSON protocols."""
+    """A response in the JSON protocols."""
     return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/x-amz-json-1.1")
 
 

@@ -1,4 +1,4 @@
-"""A moto server in a process of its own: AWS over HTTP, as far as moto plays it."""
+"""A moto server in a separate process: AWS over HTTP, as far as moto supports it."""
 
 import os
 import socket
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 PATIENCE_SECONDS = 30.0
 QUIETLY = "import logging; logging.getLogger('werkzeug').setLevel(logging.ERROR); from moto.server import main; main()"
-"""A line for every request, which nobody reads, is a fifth of its time."""
+"""Disables the access log, which takes a fifth of the time."""
 
 
 @contextmanager
 def moto_server(bare=False):
-    """The address of a server that lives until the end of the block; a bare one has no images until some are made."""
+    """The address of a server that runs until the end of the block; a bare one has no predefined images."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -37,7 +37,7 @@ def moto_server(bare=False):
 
 
 def forget(address):
-    """Leave the server as it was when it started."""
+    """Reset the server to its initial state."""
     asked = urllib.request.Request(f"{address}/moto-api/reset", method="POST")  # noqa: S310 - our own server
     urllib.request.urlopen(asked, timeout=PATIENCE_SECONDS).close()  # noqa: S310 - our own server
 

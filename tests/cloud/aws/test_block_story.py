@@ -1,4 +1,4 @@
-"""A capacity block that ends, with everything alive: its node is drained before EC2 takes it, and its pods go on."""
+"""A capacity block that ends: its node is drained before EC2 reclaims it, and its pods keep running."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The catalogue over HTTP: what is sold where, at what price, and what is short for the moment."""
+"""The catalog, over HTTP: offerings by zone, prices, and temporary shortages."""
 
 import asyncio
 
@@ -39,7 +39,7 @@ async def ready(account, **spec):
     await account.kept()
 
 
-def test_types_are_sold_where_the_class_has_subnets(live):
+def test_types_are_available_where_the_class_has_subnets(live):
     async def story(account):
         account.proxy.narrow = ()
         await ready(account)
@@ -81,7 +81,7 @@ def test_prices_come_from_aws_and_stay_when_it_fails(live):
     live(story)
 
 
-def test_what_fails_is_asked_again_later_and_later_and_what_is_told_twice_a_day():
+def test_a_failed_refresh_backs_off_and_a_successful_one_repeats_twice_a_day():
     minutes, failures = [], 4
 
     async def refresh():
@@ -150,7 +150,7 @@ def test_a_full_subnet_closes_its_zone_and_a_missing_role_all_spot(live):
     live(story)
 
 
-def test_reserved_capacity_is_sold_for_next_to_nothing_while_it_lasts(live):
+def test_reserved_capacity_has_a_price_near_zero_while_it_lasts(live):
     async def story(account):
         place = {"capacityReservationId": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large"}
         more = {"state": "active", "availableInstanceCount": 2, "instanceMatchCriteria": "targeted"}

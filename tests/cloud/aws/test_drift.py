@@ -1,4 +1,4 @@
-"""Drift over HTTP: each field that makes an instance, each that is resolved, and those that are neither."""
+"""Drift, over HTTP: fields that shape the instance, resolved fields, and fields that cause no drift."""
 
 import pytest
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ async def grown(account, **spec):
 
 
 async def changed(account, **spec):
-    """Change the class, and look after it as the controller would, with nothing remembered."""
+    """Change the class and reconcile it with empty caches."""
     await account.world.patch(EC2_NODE_CLASS, CLASS, Patch({"spec": spec}))
     account.clock.pass_(minutes=5)
     await account.kept()
@@ -101,7 +101,7 @@ def test_what_terms_resolve_to_is_drift_when_it_is_something_else(live, change, 
     live(story)
 
 
-def test_other_words_for_the_same_things_are_no_drift(live):
+def test_an_equivalent_spec_is_no_drift(live):
     async def story(account):
         claim = await grown(account)
         await changed(
@@ -166,11 +166,11 @@ def test_stamps_of_another_version_are_not_compared(live):
     live(story)
 
 
-def test_what_cannot_be_told_is_not_drift(live):
+def test_an_undecidable_comparison_is_not_drift(live):
     async def story(account):
         claim = await grown(account)
         await account.world.patch(EC2_NODE_CLASS, CLASS, Patch({"spec": {"subnetSelectorTerms": [{"id": "subnet-0"}]}}))
-        with pytest.raises(DriftUnknown, match="not been looked at"):
+        with pytest.raises(DriftUnknown, match="not been reconciled"):
             await account.provider.drift(claim)
         await changed(account)
         with pytest.raises(DriftUnknown, match="no subnets"):
@@ -187,7 +187,7 @@ def test_what_cannot_be_told_is_not_drift(live):
     live(story)
 
 
-def test_whatever_changes_the_answer_changes_the_definition_and_other_words_for_it_do_not(live):
+def test_the_definition_changes_with_the_drift_verdict_and_not_with_an_equivalent_spec(live):
     async def story(account):
         await grown(account)
         defined, made = account.parts.nodeclass_reconciler.definition, await account.read()
@@ -204,7 +204,7 @@ def test_whatever_changes_the_answer_changes_the_definition_and_other_words_for_
     live(story)
 
 
-def test_judging_drift_of_what_was_listed_asks_nobody(live):
+def test_drift_of_listed_instances_needs_no_request(live):
     async def story(account):
         claim = await grown(account)
         await account.provider.list()

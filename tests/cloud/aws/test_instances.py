@@ -1,4 +1,4 @@
-"""Instances over HTTP: found, listed, ended, many at a time, whatever is gone among them."""
+"""Instances, over HTTP: described, listed and terminated in batches that include unknown ids."""
 
 import asyncio
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_listed_is_an_error_and_never_an_empty_list(live):
 
 
 def batches(window, *arrivals):
-    """The batches that keys asked for at these instants end up in, and when each is sent."""
+    """The batches of keys requested at these times, and when each batch is sent."""
     sent = []
 
     async def story():
@@ -122,7 +122,7 @@ def batches(window, *arrivals):
 
         async def ask(at, key):
             await asyncio.sleep(at)
-            return await batched.ask(key)
+            return await batched.get(key)
 
         batched = Batched(fetch, window)
         answers = await asyncio.gather(*(ask(at, key) for at, key in arrivals))
@@ -132,22 +132,22 @@ def batches(window, *arrivals):
     return sent
 
 
-def test_a_batch_ends_when_nobody_asks_for_a_while():
+def test_a_batch_is_sent_after_an_idle_time():
     assert batches(BatchWindow(0.1, 1.0, 10), (0, 1), (0.05, 2), (0.3, 3)) == [(0.15, [1, 2]), (0.4, [3])]
 
 
-def test_nobody_waits_longer_than_the_longest():
+def test_no_key_waits_longer_than_the_maximum():
     arrivals = [(0.09 * n, n) for n in range(1, 14)]
     [(at, keys), *_] = batches(BatchWindow(0.1, 1.0, 100), *arrivals)
     assert at == 1.09
     assert keys == list(range(1, 13))
 
 
-def test_a_full_batch_is_sent_at_once_and_a_key_is_asked_once():
+def test_a_full_batch_is_sent_at_once_and_each_key_once():
     assert batches(BatchWindow(0.1, 1.0, 2), (0, 1), (0, 1), (0, 2), (0.05, 3)) == [(0.0, [1, 2]), (0.15, [3])]
 
 
-def test_a_batch_that_fails_fails_those_in_it_and_nobody_after():
+def test_a_failed_batch_fails_its_waiters_and_no_later_ones():
     async def story():
         fail = [True]
 
@@ -157,24 +157,24 @@ def test_a_batch_that_fails_fails_those_in_it_and_nobody_after():
             return dict.fromkeys(keys, NOON)
 
         batched = Batched(fetch)
-        first = await asyncio.gather(batched.ask(1), batched.ask(2), return_exceptions=True)
+        first = await asyncio.gather(batched.get(1), batched.get(2), return_exceptions=True)
         assert [type(each) for each in first] == [AwsError, AwsError]
-        assert await batched.ask(1) == NOON
+        assert await batched.get(1) == NOON
 
     run(story(), limit=100)
 
 
-def test_one_who_gives_up_takes_the_answer_from_nobody():
+def test_a_cancelled_waiter_does_not_cancel_the_others():
     async def story():
         async def fetch(keys):
             return dict.fromkeys(keys, 7)
 
         batched = Batched(fetch)
-        leaving, staying = asyncio.create_task(batched.ask(1)), asyncio.create_task(batched.ask(1))
+        leaving, staying = asyncio.create_task(batched.get(1)), asyncio.create_task(batched.get(1))
         await asyncio.sleep(0)
         leaving.cancel()
         assert await staying == 7
-        assert await batched.ask(1) == 7
+        assert await batched.get(1) == 7
 
     run(story(), limit=100)
 

@@ -1,4 +1,4 @@
-"""Launching over HTTP: what is asked of EC2, what comes of its refusals, and that nothing is launched twice."""
+"""Launching, over HTTP: the requests to EC2, its errors, and that nothing is launched twice."""
 
 import asyncio
 import base64
@@ -50,7 +50,7 @@ def test_spot_is_left_to_ec2_to_choose_by_price_and_capacity(ready):
     ready(story)
 
 
-def test_no_more_than_sixty_types_are_asked_for(ready):
+def test_no_more_than_sixty_types_are_requested(ready):
     async def story(account):
         account.proxy.narrow = MANY
         await account.provider.launch(await asked_for(account, ON_DEMAND, wants("kubernetes.io/arch", "amd64")))
@@ -89,7 +89,7 @@ def test_everything_made_is_tagged_so_that_it_is_found_again(ready):
     ready(story, node_class={"tags": {"team": "a", "Name": "mine"}})
 
 
-def test_a_template_carries_what_the_class_says_and_the_node_is_told_who_it_is(ready):
+def test_a_template_has_the_settings_of_the_class_and_the_bootstrap_of_the_node(ready):
     async def story(account):
         taint = Taint("dedicated", "a", "NoSchedule")
         await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large"), taints=(taint,)))
@@ -115,7 +115,7 @@ def test_a_template_carries_what_the_class_says_and_the_node_is_told_who_it_is(r
     ready(story, node_class={"userData": "#!/bin/bash\necho mine"})
 
 
-def test_what_the_class_says_of_connections_and_context_is_passed_on(ready):
+def test_connection_tracking_and_context_of_the_class_are_passed_on(ready):
     async def story(account):
         await account.provider.launch(await asked_for(account, ON_DEMAND))
         [fleet], [template, *_] = requests(account), requests(account, "CreateLaunchTemplate")
@@ -136,7 +136,7 @@ def test_what_the_class_says_of_connections_and_context_is_passed_on(ready):
     )
 
 
-def test_asked_again_the_same_instance_is_given(ready):
+def test_a_repeated_launch_returns_the_same_instance(ready):
     async def story(account):
         asked = await asked_for(account, ON_DEMAND)
         first = await account.provider.launch(asked)
@@ -169,7 +169,7 @@ def test_while_lists_lag_the_token_gives_the_same_instance(ready):
     ready(story)
 
 
-def test_while_lists_lag_other_words_launch_nothing_more(ready):
+def test_while_lists_lag_changed_parameters_launch_nothing_more(ready):
     async def story(account):
         asked = await asked_for(account, ON_DEMAND)
         first = await account.provider.launch(asked)
@@ -188,7 +188,7 @@ def test_while_lists_lag_other_words_launch_nothing_more(ready):
     ready(story)
 
 
-def test_an_answer_that_got_lost_is_asked_for_again_and_found(ready):
+def test_a_launch_with_a_lost_response_is_repeated_and_finds_its_instance(ready):
     async def story(account):
         account.proxy.fleets.lose = 1
         asked = await asked_for(account, ON_DEMAND)
@@ -245,7 +245,7 @@ def test_an_instance_that_died_before_it_was_written_down_gives_the_claim_up(rea
     ready(story)
 
 
-def test_reserved_capacity_goes_first_and_is_drawn_on_by_nobody_else(live):
+def test_reserved_capacity_comes_first_and_is_used_only_on_purpose(live):
     async def story(account):
         place = {"capacityReservationId": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large"}
         account.proxy.reserves(place | {"state": "active", "availableInstanceCount": 2, "reservationType": "default"})

@@ -1,4 +1,4 @@
-"""The life of EC2 nodes from claim to end, with everything alive: controllers, cluster, and EC2 over HTTP."""
+"""The lifecycle of EC2 nodes with the real controllers, a simulated cluster, and EC2 over HTTP."""
 
 import pytest
 
@@ -27,7 +27,7 @@ async def settled(life, pods=2):
     await life.until(lambda: life.running(pods) and life.settled(), within=PATIENT)
 
 
-def test_pods_get_an_instance_and_when_it_goes_they_move_to_another(life):
+def test_pods_get_an_instance_and_move_to_another_when_it_is_terminated(life):
     async def story(life):
         await settled(life)
         [instance], [claim], [node] = await life.instances(), life.claims, life.nodes
@@ -52,7 +52,7 @@ def test_pods_get_an_instance_and_when_it_goes_they_move_to_another(life):
 
 
 class Crash:
-    """Nothing about claims can be written once an instance was launched: the process dies before it can tell."""
+    """Claims cannot be patched once an instance was launched: the process dies before it records the launch."""
 
     def __init__(self, fleets):
         self.fleets = fleets

@@ -1,4 +1,4 @@
-"""The fingerprint of a node class: what makes an instance changes it, what is resolved or only behaves does not."""
+"""The hash of a node class: fields that shape instances change it, resolved fields do not."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_what_makes_an_instance_changes_it(spec):
 
 
 @pytest.mark.parametrize("spec", NOT_COUNTED, ids=str)
-def test_what_is_resolved_or_says_nothing_new_does_not(spec):
+def test_resolved_fields_and_defaults_do_not_change_the_hash(spec):
     assert fingerprint(**spec) == fingerprint()
 
 

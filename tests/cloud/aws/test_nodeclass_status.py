@@ -1,4 +1,4 @@
-"""The care of node classes, over HTTP: what they resolve to, what is said of it, and how they are let go."""
+"""Reconciliation of node classes, over HTTP: resolution, conditions and deletion."""
 
 import pytest
 
@@ -72,7 +72,7 @@ LACKING = [
 ]
 
 
-def test_what_is_not_found_is_said(live):
+def test_a_selector_without_matches_is_shown_in_its_condition(live):
     async def story(account):
         for number, (spec, condition, reason) in enumerate(LACKING):
             name = f"class-{number}"
@@ -144,7 +144,7 @@ def test_what_aws_cannot_answer_changes_nothing(live):
     live(story)
 
 
-def test_what_aws_refuses_is_said_in_the_condition(live):
+def test_a_denied_request_is_shown_in_the_condition(live):
     async def story(account):
         await account.create(account.node_class())
         account.proxy.refuse("DescribeSecurityGroups", "UnauthorizedOperation", status=403)
@@ -175,8 +175,8 @@ def claim(name="one", **annotations):
     return NodeClaim(metadata=metadata, spec=NodeClaimSpec(node_class_ref=REF))
 
 
-def test_another_role_makes_another_profile_and_the_old_one_goes_when_nobody_needs_it(live):
-    """moto stamps profiles with the real time, so the story's clock is set by it."""
+def test_a_new_role_gets_a_new_profile_and_the_unused_one_is_deleted(live):
+    """moto gives profiles the system time, so the test clock is set to it."""
 
     async def story(account):
         await account.create(account.node_class())
@@ -238,7 +238,7 @@ def test_a_deleted_class_waits_for_its_claims_and_leaves_nothing_behind(live):
     live(story)
 
 
-def test_claims_of_another_version_are_stamped_anew_and_do_not_drift(live):
+def test_claims_with_another_hash_version_get_the_current_hash_and_do_not_drift(live):
     async def story(account):
         await account.create(account.node_class())
         theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}

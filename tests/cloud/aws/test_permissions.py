@@ -1,4 +1,4 @@
-"""What `deploy/aws` grants: exactly what the code asks for, and the same in the policy and in the template."""
+"""The policy in `deploy/aws` grants exactly what the code requests; policy and template agree."""
 
 import ast
 import json
@@ -21,12 +21,12 @@ IMPLIED = {
     "iam:CreateInstanceProfile": {"iam:TagInstanceProfile"},
     "iam:AddRoleToInstanceProfile": {"iam:PassRole"},
 }
-"""What AWS asks for besides, because of what is launched, tagged or handed over."""
+"""Actions that AWS requires in addition for launching, tagging and passing roles."""
 TAGGED = {"fleet", "instance", "launch-template", "network-interface", "volume"}
 
 
 def asked():
-    """Every action the code names: operations are words of the code, never put together."""
+    """Every action in the code: operations are literals, never composed."""
     known, found = {}, set()
     for (_, method), action in actions_by_method().items():
         known.setdefault(method, set()).add(action)
@@ -38,7 +38,7 @@ def asked():
 
 
 class _Template(yaml.SafeLoader):
-    """Reads short forms of intrinsic functions as what they are about."""
+    """Reads short forms of intrinsic functions as their argument."""
 
 
 _Template.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
@@ -62,7 +62,7 @@ def test_the_template_has_the_same_policy():
 
 @pytest.mark.parametrize("statement", policy()["Statement"], ids=lambda each: each["Sid"])
 def test_nothing_is_granted_everywhere(statement):
-    """Whatever changes something is bound to the cluster by name, by tag, or by what it is launched from."""
+    """Every write is restricted to the cluster by name, by tag, or by its launch template."""
     changes = [a for a in listed(statement["Action"]) if not re.match(r"\w+:(Describe|Get|List|Receive)", a)]
     assert statement["Effect"] == "Allow"
     assert not [action for action in listed(statement["Action"]) if "*" in action]

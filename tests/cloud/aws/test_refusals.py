@@ -1,4 +1,4 @@
-"""When EC2 refuses, over HTTP: shortages are remembered, faults are told apart, templates come back or go."""
+"""Launch failures, over HTTP: shortages, errors, and missing launch templates."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_the_next_best_is_taken_and_what_was_short_is_remembered_for_three_minut
     ready(story)
 
 
-def test_nothing_to_be_had_says_so_and_the_next_claim_asks_for_something_else(ready):
+def test_a_shortage_fails_the_claim_and_the_next_one_requests_other_offerings(ready):
     async def story(account):
         account.proxy.fleets.short = {"m5.large": ICE}
         with pytest.raises(InsufficientCapacity, match=ICE):
@@ -63,7 +63,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["in the fleet", "of the request"])
-def test_refusals_are_told_apart(ready, whole):
+def test_launch_errors_are_distinguished(ready, whole):
     async def story(account):
         for code, error, reason in REFUSALS:
             if whole:
@@ -80,7 +80,7 @@ def test_refusals_are_told_apart(ready, whole):
     ready(story)
 
 
-def test_what_cannot_even_be_sent_is_told_by_name(ready):
+def test_invalid_parameters_are_reported_by_name(ready):
     async def story(account):
         with pytest.raises(LaunchFailed, match="UdpTimeout") as caught:
             await account.provider.launch(await asked_for(account, ON_DEMAND))
@@ -102,7 +102,7 @@ def test_without_the_role_for_spot_all_spot_is_left_alone(ready):
     ready(story)
 
 
-def test_a_template_that_somebody_deleted_is_made_again_once(ready):
+def test_a_deleted_template_is_created_again_once(ready):
     async def story(account):
         await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
         [template] = requests(account, "CreateLaunchTemplate")
@@ -125,28 +125,28 @@ async def template_names(account):
     return [each["LaunchTemplateName"] for each in found]
 
 
-def test_templates_nobody_uses_are_removed_also_those_of_a_process_that_died(ready):
+def test_unused_templates_are_deleted_including_those_of_an_earlier_process(ready):
     async def story(account):
         templates = account.parts.templates
         await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
         account.clock.pass_(minutes=9)
-        await templates.sweep()
+        await templates.delete_unused()
         assert len(await template_names(account)) == 1
         heir = next_process(account).parts.templates
         await heir.adopt()
         account.clock.pass_(minutes=9)
-        await heir.sweep()
+        await heir.delete_unused()
         assert len(await template_names(account)) == 1
         account.clock.pass_(minutes=1)
-        await heir.sweep()
+        await heir.delete_unused()
         assert await template_names(account) == []
         account.proxy.refuse("DeleteLaunchTemplate", "InvalidLaunchTemplateName.NotFoundException")
-        await templates.sweep()  # gone already, and no fault
+        await templates.delete_unused()  # gone already, and no fault
 
     ready(story)
 
 
-def test_a_class_that_goes_takes_its_templates_along(ready):
+def test_templates_are_deleted_with_their_class(ready):
     async def story(account):
         await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
         await account.world.delete(EC2_NODE_CLASS, Key("", "default"))

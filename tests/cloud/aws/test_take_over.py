@@ -1,4 +1,4 @@
-"""A cluster that another controller of the same API has managed: its nodes are kept, and nothing drifts."""
+"""Taking over a cluster from another controller of the same API: its nodes stay, and nothing drifts."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ AT_ONCE = {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
 
 
 async def disguise(life):
-    """Stamp everything as the other controller does, and take away what only ours puts on an instance."""
+    """Write the hashes of the other controller, and remove the tags that only Dovetail sets on an instance."""
     for kind in (NODE_POOL, EC2_NODE_CLASS, NODE_CLAIM):
         for each in life.world.values(kind):
             await life.world.patch(kind, each.key, Patch({"metadata": {"annotations": THEIRS}}))

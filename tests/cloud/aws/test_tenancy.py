@@ -1,4 +1,4 @@
-"""Tenancy over HTTP: what a NodeClaim requires is what EC2 is asked for, and what the node says of itself."""
+"""Tenancy, over HTTP: the requirement of a NodeClaim is requested from EC2 and becomes a label of the node."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
         (wants(TENANCY, "default", operator="NotIn"), "dedicated"),
     ],
 )
-def test_the_tenancy_that_is_required_is_asked_for_and_is_a_label_of_the_node(ready, requirement, tenancy):
+def test_the_required_tenancy_is_requested_and_is_a_label_of_the_node(ready, requirement, tenancy):
     async def story(account):
         asked = await asked_for(account, ON_DEMAND, types("m5.large"), *filter(None, [requirement]))
         instance = await account.provider.launch(asked)
@@ -58,7 +58,7 @@ def test_a_placement_group_and_a_tenancy_go_together(ready):
 
 
 def test_dedicated_nodes_do_not_drift(moto, monkeypatch):
-    """Each replacement of a drifted node would be drifted as well: without end."""
+    """Otherwise each replacement of a drifted node would be drifted, too."""
 
     async def story(life):
         await life.until(lambda: life.running(2) and life.settled(), within=1800)

@@ -1,4 +1,4 @@
-"""Answers kept for a while, and shortages that pass."""
+"""The TTL cache, and shortages that expire."""
 
 import asyncio
 from datetime import timedelta
@@ -77,8 +77,8 @@ def test_a_shortage_lasts_three_minutes_from_its_last_mark(marked, later):
     clock.pass_(seconds=later)
     for zone in "ab":
         short = clock.now() - last.get(zone, begun - LIFETIME) < LIFETIME
-        assert unavailable.covers(OfferingKey("spot", "m5.large", zone)) == short
-        assert not unavailable.covers(OfferingKey("on-demand", "m5.large", zone))
+        assert unavailable.is_unavailable(OfferingKey("spot", "m5.large", zone)) == short
+        assert not unavailable.is_unavailable(OfferingKey("on-demand", "m5.large", zone))
 
 
 @pytest.mark.parametrize(("seconds", "short"), [(179, True), (180, False)])
@@ -87,7 +87,7 @@ def test_a_shortage_is_over_at_three_minutes_exactly(seconds, short):
     unavailable = UnavailableOfferings(clock)
     unavailable.mark(OfferingKey("spot", "m5.large", "a"))
     clock.pass_(seconds=seconds)
-    assert unavailable.covers(OfferingKey("spot", "m5.large", "a")) is short
+    assert unavailable.is_unavailable(OfferingKey("spot", "m5.large", "a")) is short
 
 
 def test_the_version_moves_when_a_shortage_begins_and_when_it_ends():

@@ -1,4 +1,4 @@
-"""What the process says when the aws provider cannot work, and that it is asked for by name alone."""
+"""Startup errors of the aws provider, which is loaded only if selected."""
 
 import subprocess
 import sys
@@ -29,7 +29,7 @@ def nowhere(monkeypatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
 
 
-def test_without_the_extra_the_remedy_is_told():
+def test_without_the_extra_the_error_has_the_remedy():
     printed = subprocess.run([sys.executable, "-c", CLOUDLESS], capture_output=True, text=True, check=True)
     assert "pip install dovetail[aws]" in printed.stdout
 
@@ -65,6 +65,6 @@ def test_warnings_come_from_what_is_always_there_and_from_a_queue_if_one_is_name
     assert [type(each).__name__ for each in build_provider(None, Hands(), wanted).interruptions] == sources
 
 
-def test_the_sdk_is_loaded_for_nobody_else():
+def test_the_sdk_is_not_loaded_for_other_providers():
     code = "import sys, dovetail.wiring.live; print([name for name in sys.modules if 'boto' in name])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""Zonal shifts, over HTTP: nothing is launched in a zone that traffic is led away from, for as long as it is."""
+"""Zonal shifts, over HTTP: nothing is launched in a shifted zone until the shift ends."""
 
 import pytest
 
@@ -10,7 +10,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 async def shift(account, weights, status=200):
-    """Answer for the cluster with these weights by zone."""
+    """Let the zonal shift API return these weights by zone."""
     arn = (await account.parts.resolvers.cluster.facts()).arn
     assert arn.endswith(f"cluster/{account.name}")
     path = f"GET /managedresources/{arn}"
@@ -19,12 +19,12 @@ async def shift(account, weights, status=200):
 
 
 async def zones(account):
-    """Where anything can be bought."""
+    """The zones with available offerings."""
     found = await account.provider.types_of(await account.read())
     return {offering.zone for each in found for offering in each.offerings if offering.available}
 
 
-def test_a_zone_that_is_shifted_away_from_sells_nothing_until_it_is_over(ready):
+def test_a_shifted_zone_has_no_available_offerings_until_the_shift_ends(ready):
     async def story(account):
         first, second = sorted((await account.read()).status.subnets, key=lambda subnet: subnet.zone)
         await shift(account, {first.zone_id: 0.0, second.zone_id: 1.0})
@@ -60,7 +60,7 @@ def test_what_cannot_be_answered_leaves_things_as_they_were(ready):
     ready(story, enable_zonal_shift=True)
 
 
-def test_without_the_switch_nobody_is_asked(ready):
+def test_zonal_shifts_are_not_requested_unless_enabled(ready):
     async def story(account):
         path = await shift(account, {"us-east-1a": 0.0})
         assert await zones(account) == {"us-east-1a", "us-east-1b"}

@@ -1,4 +1,4 @@
-"""The smallest claims and catalogues that the kwok tests need."""
+"""Minimal claims and catalogs for the kwok tests."""
 
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypeSpec, build, offering
 from dovetail.model.kube_object import ObjectMeta

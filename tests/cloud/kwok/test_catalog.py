@@ -17,7 +17,7 @@ from dovetail.model.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 
 
 def spelled(instance_type):
-    """An instance type as an instance-types file spells it."""
+    """An instance type in the format of an instance types file."""
     labels = instance_type.requirements.labels()
     return {
         "name": instance_type.name,
@@ -113,7 +113,7 @@ def test_the_older_spelling_of_offerings_is_understood():
     assert load_instance_types(written(entry(offerings=older))) == load_instance_types(written(entry()))
 
 
-def test_what_is_left_out_is_available_and_what_says_otherwise_is_not():
+def test_offerings_are_available_unless_marked_otherwise():
     offerings = [
         {"price": 1, "zone": "a", "capacityType": "spot"},
         {"price": 1, "zone": "b", "capacityType": "spot", "Available": False},

@@ -1,4 +1,4 @@
-"""Interruptions staged by labels: how the source behaves when watches end."""
+"""Simulated interruptions by label: the behavior of the source when watches end."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ class ExpiredWatches:
         yield  # makes it a generator
 
 
-def test_watches_that_expire_at_once_are_asked_for_less_and_less_often():
+def test_watches_that_expire_at_once_are_repeated_with_backoff():
     cluster = ExpiredWatches()
     loop = VirtualLoop()
 

@@ -63,7 +63,7 @@ def test_the_order_of_the_catalogue_does_not_matter(catalog, wanted, random):
 
 
 @given(catalogs, wishes)
-def test_what_is_short_is_never_chosen_and_comes_back_when_the_shortage_ends(catalog, wanted):
+def test_an_offering_with_a_shortage_is_not_selected_until_the_shortage_ends(catalog, wanted):
     availability, shortage = Availability(catalog), Shortage(zone="a", capacity_type="spot")
     availability.begin(shortage)
     found = find_cheapest(claim("c", *wanted), availability.catalog, WELL_KNOWN)
@@ -89,6 +89,6 @@ def test_a_shortage_marks_offerings_and_removes_none():
         ((requirement(ZONE, "a"), requirement(CAPACITY_TYPE, "on-demand")), "1", "has an offering available"),
     ],
 )
-def test_no_choice_says_why(wanted, cpu, says):
+def test_a_failed_selection_has_a_reason(wanted, cpu, says):
     catalog = [instance_type("t.large", ("a", "spot", 1.0), ("b", "on-demand", 1.0), cpu="4")]
     assert says in find_cheapest(claim("c", *wanted, cpu=cpu), catalog, WELL_KNOWN)

@@ -30,7 +30,7 @@ CATALOG = (
 
 
 def lived(story, *, delay=None):
-    """Run a story on a fresh cluster with a node class in it."""
+    """Run a scenario on a new cluster with a node class."""
 
     async def main():
         cluster = World()
@@ -50,7 +50,7 @@ async def made(cluster, wanted):
 
 
 async def recorded(cluster, wanted, instance):
-    """What the launch controller writes after a launch."""
+    """The claim as the lifecycle controller writes it after a launch."""
     await cluster.patch(NODE_CLAIM, wanted.key, Patch({"metadata": {"labels": instance.labels}}))
     return await cluster.patch(
         NODE_CLAIM, wanted.key, Patch({"status": {"providerID": instance.provider_id}}, subresource="status")
@@ -79,7 +79,7 @@ def test_a_launch_makes_the_cheapest_node_there_is():
 
 @pytest.mark.parametrize(("written", "there"), [("lost", False), ("found", True), ("", True)])
 def test_the_loss_of_an_instance_is_staged_by_a_label(written, there):
-    """Its Node stays, and is not deleted either: there is no machine to end."""
+    """The Node stays and is not deleted: there is no instance to terminate."""
 
     async def story(cluster, provider):
         held = await made(cluster, claim())
@@ -131,7 +131,7 @@ def test_launching_again_gives_the_same_instance_whatever_happened_in_between(wa
 
 @pytest.mark.parametrize("delay", [None, "30s"])
 def test_a_launch_that_was_made_is_found_again_though_nothing_could_be_had_now(delay):
-    """Its class is gone, or everything is short by now: the node is there all the same."""
+    """The class was deleted or there is a shortage; the node exists nevertheless."""
 
     async def story(cluster, provider):
         wanted = await made(cluster, claim())
@@ -195,7 +195,7 @@ def test_a_late_node_survives_a_restart_and_trouble_with_the_api():
     lived(story, delay="30s")
 
 
-def test_a_late_node_does_not_appear_for_a_claim_that_is_gone():
+def test_a_delayed_node_is_not_created_for_a_deleted_claim():
     async def story(cluster, provider):
         asked = await made(cluster, claim())
         await provider.launch(asked)
@@ -220,7 +220,7 @@ def test_terminating_a_late_node_calls_it_off():
     lived(story, delay="30s")
 
 
-def test_terminate_deletes_the_node_and_then_says_it_is_gone():
+def test_terminate_deletes_the_node_and_then_raises_not_found():
     async def story(cluster, provider):
         asked = await made(cluster, claim())
         instance = await provider.launch(asked)
@@ -233,7 +233,7 @@ def test_terminate_deletes_the_node_and_then_says_it_is_gone():
     lived(story)
 
 
-def test_a_node_held_by_a_finalizer_is_terminating_and_its_instance_gone():
+def test_a_node_held_by_a_finalizer_is_terminating_without_an_instance():
     async def story(cluster, provider):
         asked = await made(cluster, claim())
         instance = await provider.launch(asked)
@@ -273,7 +273,7 @@ def test_a_class_that_is_not_ready_launches_nothing():
     lived(story)
 
 
-def test_a_class_that_says_nothing_of_readiness_is_ready():
+def test_a_class_without_a_ready_condition_is_ready():
     async def story(cluster, provider):
         await cluster.patch(
             KWOK_NODE_CLASS, Key("", "default"), Patch({"status": {"conditions": None}}, subresource="status")
@@ -290,7 +290,7 @@ def test_a_shortage_sends_the_launch_elsewhere_and_then_nowhere():
         first = await provider.launch(await made(cluster, claim("one", uid="1")))
         assert (first.labels[INSTANCE_TYPE], first.labels[ZONE]) == ("m5.large", "a")
         provider.availability.begin(Shortage())
-        with pytest.raises(InsufficientCapacity, match="available now"):
+        with pytest.raises(InsufficientCapacity, match="available offering"):
             await provider.launch(await made(cluster, claim("two", uid="2")))
         types = await provider.instance_types(NodePool())
         assert [each.name for each in types] == [each.name for each in CATALOG]

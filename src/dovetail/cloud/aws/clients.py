@@ -1,15 +1,15 @@
-"""The one door to AWS: clients by service, made when first needed, and every call counted and its errors translated.
+"""AWS clients, request batching and a TTL cache: everything through which this process talks to AWS.
 
-Credentials, region and endpoints come from AWS's own default chain and nowhere else: environment, profile, web
-identity, pod identity, instance metadata; `AWS_ENDPOINT_URL` leads elsewhere. Nothing is retried here beyond what the
-SDK retries by itself; what a failure means is for the caller to say.
+`AwsClients` opens one client for each service and region on first use, counts requests by operation, and turns every
+SDK error into `AwsError`. Credentials, region and endpoints come only from the SDK's default chain: environment,
+profile, web identity, pod identity, instance metadata; `AWS_ENDPOINT_URL` replaces the endpoint. Retries are those of
+the SDK; the caller decides what a failure means.
 
-Questions about single things, gathered for a moment and asked together.
+`Batched` merges lookups of single keys into one request. A batch is sent when no new key arrived for `idle` seconds,
+when its first key has waited `longest` seconds, or when it has `most` keys. A key that is requested twice is sent once.
+A failed batch fails every waiter of that batch and no later one.
 
-Whoever asks waits until nobody has asked for a while, or the first has waited long enough, or the batch is full. A
-thing asked for twice is asked once. A batch that fails fails everybody in it, and nobody after.
-
-Answers kept for a while, on the clock that was handed in. An answer that is being fetched is fetched once.
+`TtlCache` keeps results for a fixed time on the injected clock. Concurrent requests for one key share one fetch.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
-from aiobotocore.config import AioConfig  # type: ignore[import-untyped]  # aiobotocore has no types of its own
+from aiobotocore.config import AioConfig  # type: ignore[import-untyped]  # aiobotocore has no type hints
 from aiobotocore.session import get_session  # type: ignore[import-untyped]  # see above
 from botocore.exceptions import (  # type: ignore[import-untyped]  # see above
     BotoCoreError,
@@ -36,7 +36,7 @@ from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import CloudError
 
-Answer = Mapping[str, Any]
+Response = Mapping[str, Any]
 THROTTLED = frozenset(
     {"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException", "RequestThrottled"}
 )
@@ -45,13 +45,13 @@ UNAUTHORIZED = frozenset(
 )
 UNREACHABLE = "Unreachable"
 NO_CREDENTIALS = "NoCredentials"
-UNTAKEABLE = "ParamValidation"
-"""The SDK does not even send it."""
-_RETRIES = {"mode": "standard"}  # how often: AWS_MAX_ATTEMPTS, as the SDK reads it
+INVALID_PARAMETERS = "ParamValidation"
+"""The SDK rejected the parameters and sent no request."""
+_RETRIES = {"mode": "standard"}  # the SDK reads the number of attempts from AWS_MAX_ATTEMPTS
 
 
 class AwsError(CloudError):
-    """AWS refused or could not be reached. `code` is AWS's own word for it, or one of ours."""
+    """A request that AWS refused or that did not reach it. `code` is the AWS error code, or one of this module."""
 
     def __init__(self, operation: str, code: str, message: str) -> None:
         super().__init__(f"{operation}: {code}: {message}")
@@ -61,17 +61,17 @@ class AwsError(CloudError):
 
     @property
     def throttled(self) -> bool:
-        """Whether AWS asks to come back later."""
+        """Whether AWS throttled the request."""
         return self.code in THROTTLED
 
     @property
     def unauthorized(self) -> bool:
-        """Whether the caller may not do this."""
+        """Whether the caller lacks the permission."""
         return self.code in UNAUTHORIZED
 
     @property
     def missing(self) -> bool:
-        """Whether what was asked for does not exist."""
+        """Whether the requested resource does not exist."""
         return self.code.endswith((".NotFound", "NotFoundException")) or self.code in {
             "ParameterNotFound",
             "NoSuchEntity",
@@ -79,18 +79,20 @@ class AwsError(CloudError):
 
 
 class RegionUnknown(CloudError):
-    """The default chain names no region."""
+    """The default chain yields no region."""
 
     def __init__(self) -> None:
-        super().__init__("no AWS region is known; set AWS_REGION, or a region in the profile")
+        super().__init__("no AWS region is configured; set AWS_REGION, or a region in the profile")
 
 
 class AwsClients:
-    """AWS as this process reaches it. `calls` counts requests by service and operation."""
+    """The AWS clients of this process. `calls` counts requests by service and operation, retries included."""
 
     def __init__(self, session: Any = None) -> None:
         self._session = session or get_session()
-        if not self.region and os.environ.get("AWS_REGION"):  # what pods are given; this SDK knows another name only
+        if not self.region and os.environ.get(
+            "AWS_REGION"
+        ):  # EKS sets this one in pods; the SDK reads AWS_DEFAULT_REGION only
             self._session.set_config_variable("region", os.environ["AWS_REGION"])
         self._stack = AsyncExitStack()
         self._clients: dict[tuple[str, str], Any] = {}
@@ -99,28 +101,30 @@ class AwsClients:
 
     @property
     def region(self) -> str:
-        """The region of the default chain; empty if it names none."""
+        """The region of the default chain; empty if there is none."""
         return str(self._session.get_config_variable("region") or "")
 
-    async def call(self, service: str, operation: str, /, *, region: str = "", **given: Any) -> Answer:
-        """One request. `AwsError` if it was refused or did not arrive."""
+    async def call(self, service: str, operation: str, /, *, region: str = "", **parameters: Any) -> Response:
+        """Send one request. Raises `AwsError` if it fails."""
         client = await self._client(service, region)
-        answer: Answer = await self._counted(f"{service}.{operation}", getattr(client, operation)(**given))
+        answer: Response = await self._send(f"{service}.{operation}", getattr(client, operation)(**parameters))
         return answer
 
-    async def pages(self, service: str, operation: str, /, *, region: str = "", **given: Any) -> AsyncIterator[Answer]:
-        """Every page of an answer, one request each."""
+    async def pages(
+        self, service: str, operation: str, /, *, region: str = "", **parameters: Any
+    ) -> AsyncIterator[Response]:
+        """Yield every page of a paginated operation, one request each."""
         client = await self._client(service, region)
-        pages = aiter(client.get_paginator(operation).paginate(**given))
+        pages = aiter(client.get_paginator(operation).paginate(**parameters))
         while True:
             try:
-                yield await self._counted(f"{service}.{operation}", anext(pages))
+                yield await self._send(f"{service}.{operation}", anext(pages))
             except StopAsyncIteration:
                 return
 
-    async def collect(self, service: str, operation: str, field: str, /, **given: Any) -> list[Any]:
+    async def collect(self, service: str, operation: str, field: str, /, **parameters: Any) -> list[Any]:
         """The entries of `field` over all pages."""
-        return [entry async for page in self.pages(service, operation, **given) for entry in page.get(field, ())]
+        return [entry async for page in self.pages(service, operation, **parameters) for entry in page.get(field, ())]
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -142,20 +146,20 @@ class AwsClients:
         except NoRegionError:
             raise RegionUnknown from None
 
-    async def _counted(self, operation: str, request: Any) -> Any:
+    async def _send(self, operation: str, request: Any) -> Any:
         try:
             answer = await request
         except StopAsyncIteration:
             raise
         except ClientError as error:
             self.calls[operation] += 1 + _retries(error.response)
-            said = error.response.get("Error", {})
-            raise AwsError(operation, said.get("Code", "Unknown"), said.get("Message", "")) from error
+            details = error.response.get("Error", {})
+            raise AwsError(operation, details.get("Code", "Unknown"), details.get("Message", "")) from error
         except NoCredentialsError as error:
             remedy = "give the process an identity (IRSA, pod identity, instance role) or a profile"
             raise AwsError(operation, NO_CREDENTIALS, remedy) from error
         except ParamValidationError as error:
-            raise AwsError(operation, UNTAKEABLE, str(error)) from error
+            raise AwsError(operation, INVALID_PARAMETERS, str(error)) from error
         except (BotoCoreError, HTTPClientError, ResponseParserError, OSError, TimeoutError) as error:
             self.calls[operation] += 1
             raise AwsError(operation, UNREACHABLE, str(error)) from error
@@ -163,7 +167,7 @@ class AwsClients:
         return answer
 
 
-def _retries(answer: Answer) -> int:
+def _retries(answer: Response) -> int:
     return int(answer.get("ResponseMetadata", {}).get("RetryAttempts", 0))
 
 
@@ -173,7 +177,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """How long a batch gathers, in seconds, and how much it takes."""
+    """When a batch is sent: seconds without a new key, seconds since the first key, number of keys."""
 
     idle: float = 0.1
     longest: float = 1.0
@@ -181,7 +185,7 @@ class BatchWindow:
 
 
 class Batched(Generic[K, V]):
-    """Answers by key; None for what `fetch` does not answer for."""
+    """Merges concurrent lookups into batches. `get` returns None for a key that `fetch` leaves out."""
 
     def __init__(
         self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: BatchWindow | None = None
@@ -189,26 +193,26 @@ class Batched(Generic[K, V]):
         self._fetch = fetch
         self._window = window or BatchWindow()
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
-        self._began = 0.0
+        self._started_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[None]] = set()
 
-    async def ask(self, key: K) -> V | None:
-        """The answer for one key, with whatever else is asked for around now."""
+    async def get(self, key: K) -> V | None:
+        """Return the value of one key, fetched in one batch with the keys requested at the same time."""
         loop = asyncio.get_running_loop()
         if not self._waiting:
-            self._began = loop.time()
+            self._started_at = loop.time()
         answer = self._waiting.setdefault(key, loop.create_future())
         self._set_timer(loop)
-        return await asyncio.shield(answer)  # one who gives up takes the answer from nobody else
+        return await asyncio.shield(answer)  # a cancelled waiter must not cancel the result of the others
 
     async def aclose(self) -> None:
-        """Ask nothing any more."""
+        """Cancel the timer and the batches in flight."""
         if self._timer is not None:
             self._timer.cancel()
-        for task in list(self._under_way):
+        for task in list(self._running):
             task.cancel()
-        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:
@@ -216,14 +220,14 @@ class Batched(Generic[K, V]):
         if len(self._waiting) >= self._window.most:
             self._send()
             return
-        due = min(loop.time() + self._window.idle, self._began + self._window.longest)
+        due = min(loop.time() + self._window.idle, self._started_at + self._window.longest)
         self._timer = loop.call_at(due, self._send)
 
     def _send(self) -> None:
         batch, self._waiting, self._timer = self._waiting, {}, None
         task = asyncio.get_running_loop().create_task(self._run(batch))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _run(self, batch: dict[K, asyncio.Future[V | None]]) -> None:
         try:
@@ -232,51 +236,51 @@ class Batched(Generic[K, V]):
             for waiting in batch.values():
                 waiting.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - it belongs to those who asked
+        except Exception as error:  # noqa: BLE001 - every waiter of the batch receives it
             for waiting in batch.values():
                 waiting.set_exception(error)
-                waiting.exception()  # all who asked may have gone
+                waiting.exception()  # marks it as retrieved: all waiters may have been cancelled
             return
         for key, waiting in batch.items():
             waiting.set_result(answers.get(key))
 
 
 def chunks(keys: Sequence[K], most: int) -> Iterator[Sequence[K]]:
-    """The keys, at most so many at a time."""
+    """Split the keys into slices of at most `most`."""
     for start in range(0, len(keys), most):
         yield keys[start : start + most]
 
 
 class TtlCache(Generic[K, V]):
-    """Answers by key, each forgotten `lifetime` after it came. Failures are not kept."""
+    """Values by key, each valid for `lifetime`. Failed fetches are not stored."""
 
     def __init__(self, clock: Clock, lifetime: timedelta) -> None:
         self._clock = clock
         self._lifetime = lifetime
-        self._kept: dict[K, tuple[datetime, V]] = {}
+        self._entries: dict[K, tuple[datetime, V]] = {}
         self._locks: dict[K, asyncio.Lock] = {}
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
-        """The answer, fetched unless one is still good."""
+        """Return the stored value, or fetch and store it."""
         async with self._locks.setdefault(key, asyncio.Lock()):
-            known = self._kept.get(key)
+            known = self._entries.get(key)
             if known is None or known[0] <= self._clock.now():
-                self._sweep()
+                self._evict_expired()
                 known = (self._clock.now() + self._lifetime, await fetch())
-                self._kept[key] = known
+                self._entries[key] = known
             return known[1]
 
     def forget(self, key: K) -> None:
-        """Ask anew next time."""
-        self._kept.pop(key, None)
+        """Drop the stored value, so that the next `get` fetches it again."""
+        self._entries.pop(key, None)
 
     def clear(self) -> None:
-        """Ask everything anew."""
-        self._kept.clear()
+        """Drop every stored value."""
+        self._entries.clear()
 
-    def _sweep(self) -> None:
+    def _evict_expired(self) -> None:
         now = self._clock.now()
-        for key in [key for key, (until, _) in self._kept.items() if until <= now]:
-            del self._kept[key]
+        for key in [key for key, (until, _) in self._entries.items() if until <= now]:
+            del self._entries[key]
             if not self._locks[key].locked():
                 del self._locks[key]

@@ -1,7 +1,8 @@
-"""Whether an instance still is what its node class asks for, and if not, why. Nothing is asked here.
+"""Detects drift of an EC2 instance from its EC2NodeClass. Sends no request.
 
-What instances are made from is compared by fingerprint; subnets, security groups, images and reservations by what they
-resolve to now. What cannot be told is not drift: a class that nobody has resolved since it changed says nothing.
+Fields that shape the instance are compared by the class hash (`static_drift`). AMIs, subnets, security groups and
+capacity reservations are compared by what the class resolves to now (`resolved_drift`), as in Karpenter: a new AMI
+drifts instances although the spec did not change. An undecidable comparison is `DriftUnknown`, not drift.
 """
 
 import hashlib
@@ -26,21 +27,21 @@ CAPACITY_RESERVATION_DRIFT = "CapacityReservationDrift"
 
 
 class DriftUnknown(CloudError):
-    """The class does not say now what an instance should be."""
+    """Drift cannot be decided now: the class is not resolved, or the instance type is unknown."""
 
 
 def state_of(node_class: EC2NodeClass) -> str:
-    """A digest of all that drift is judged by: the class as it is written, and what it resolves to."""
+    """A digest of all inputs of drift detection: the generation of the class and what it resolves to."""
     status = node_class.status
     resolved = [sorted(each.id for each in some) for some in (status.security_groups, status.subnets)]
     reserved = sorted(each.id for each in status.capacity_reservations)
-    images = [each.id for each in status.amis]  # in their order: the first that suits is used
+    images = [each.id for each in status.amis]  # order matters: an instance type uses the first AMI it can run
     content = msgspec.json.encode([node_class.metadata.generation, images, *resolved, reserved])
     return hashlib.sha256(content).hexdigest()[:16]
 
 
 def static_drift(claim: NodeClaim, node_class: EC2NodeClass) -> str:
-    """Whether the instance was made from something else. Stamps of different versions cannot be compared."""
+    """NodeClassDrift if the hashes differ. Hashes of different versions cannot be compared."""
     made, now = claim.metadata.annotations, node_class.metadata.annotations
     comparable = all(each.get(CLASS_HASH) and each.get(CLASS_HASH_VERSION) for each in (made, now))
     if not comparable or made[CLASS_HASH_VERSION] != now[CLASS_HASH_VERSION]:
@@ -49,11 +50,15 @@ def static_drift(claim: NodeClaim, node_class: EC2NodeClass) -> str:
 
 
 def resolved_drift(node_class: EC2NodeClass, instance: Ec2Instance, types: Iterable[InstanceType]) -> str:
-    """Whether the instance has an image, groups, a subnet or a reservation that the class no longer selects."""
+    """The drift reason if the class no longer selects the AMI, groups, subnet or reservation of the instance."""
     status = node_class.status
-    for what, found in (("images", status.amis), ("groups", status.security_groups), ("subnets", status.subnets)):
+    for field, found in (
+        ("AMIs", status.amis),
+        ("security groups", status.security_groups),
+        ("subnets", status.subnets),
+    ):
         if not found:
-            raise DriftUnknown(f"EC2NodeClass {node_class.name!r} selects no {what} now")
+            raise DriftUnknown(f"EC2NodeClass {node_class.name!r} selects no {field} now")
     if _image_drifted(node_class, instance, types):
         return AMI_DRIFT
     if instance.security_groups != {group.id for group in status.security_groups}:
@@ -67,10 +72,10 @@ def resolved_drift(node_class: EC2NodeClass, instance: Ec2Instance, types: Itera
 
 
 def _image_drifted(node_class: EC2NodeClass, instance: Ec2Instance, types: Iterable[InstanceType]) -> bool:
-    mine = next((each for each in types if each.name == instance.instance_type), None)
-    if mine is None:
-        raise DriftUnknown(f"instance type {instance.instance_type} is not in the catalogue")
-    image = image_for(mine.requirements, node_class.status.amis)
+    instance_type = next((each for each in types if each.name == instance.instance_type), None)
+    if instance_type is None:
+        raise DriftUnknown(f"instance type {instance.instance_type} is not offered in the region")
+    image = image_for(instance_type.requirements, node_class.status.amis)
     if image is None:
-        raise DriftUnknown(f"EC2NodeClass {node_class.name!r} has no image for {instance.instance_type} now")
+        raise DriftUnknown(f"EC2NodeClass {node_class.name!r} selects no AMI for {instance.instance_type} now")
     return image.id != instance.image_id

@@ -1,10 +1,9 @@
-"""What EKS knows of the cluster itself: its version of Kubernetes, where its API server is, and its address ranges.
+"""Reads the EKS cluster: its Kubernetes version, API server endpoint, service CIDR, and the zonal shifts in effect.
 
-Which zones a zonal shift of the EKS cluster leads away from: nothing is launched there until it is over.
-
-Asked where the switch is on, when somebody wants to know, and at most every half minute. What cannot be answered leaves
-things as they were. Nodes that are in such a zone already are no business of this: EKS leads traffic away from them,
-and they come back with their zone.
+`EksCluster` caches the answer of DescribeCluster for 15 minutes. `ZonalShifts` returns the zones that an ARC zonal
+shift moves traffic away from; no instance is launched in them until the shift ends. It sends requests only if zonal
+shift support is enabled, at most every 30 seconds, and keeps the last answer if a request fails. Existing nodes in a
+shifted zone stay: EKS moves traffic away from them, and they serve again when the shift ends.
 """
 
 import logging
@@ -19,70 +18,70 @@ LIFETIME = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """One cluster."""
+    """What DescribeCluster returns about the cluster."""
 
-    kubernetes: str  # such as 1.31
+    kubernetes: str  # minor version, for example 1.31
     endpoint: str
-    certificate_authority: str  # base64, as EKS gives it
+    certificate_authority: str  # base64-encoded
     service_cidr: str
     arn: str = ""
 
 
 class EksCluster:
-    """Asks EKS, a few times an hour. `endpoint` takes the place of what EKS says."""
+    """Describes the cluster, cached. A configured `endpoint` replaces the one that EKS reports."""
 
     def __init__(self, aws: AwsClients, clock: Clock, name: str, endpoint: str = "") -> None:
         self._aws = aws
         self._endpoint = endpoint
-        self._kept: TtlCache[str, ClusterFacts] = TtlCache(clock, LIFETIME)
+        self._cache: TtlCache[str, ClusterFacts] = TtlCache(clock, LIFETIME)
         self.name = name
 
     async def facts(self) -> ClusterFacts:
-        """What is known now."""
-        return await self._kept.get(self.name, self._ask)
+        """The facts, at most 15 minutes old."""
+        return await self._cache.get(self.name, self._describe)
 
-    async def _ask(self) -> ClusterFacts:
-        said = (await self._aws.call("eks", "describe_cluster", name=self.name))["cluster"]
-        network = said.get("kubernetesNetworkConfig", {})
+    async def _describe(self) -> ClusterFacts:
+        cluster = (await self._aws.call("eks", "describe_cluster", name=self.name))["cluster"]
+        network = cluster.get("kubernetesNetworkConfig", {})
         return ClusterFacts(
-            kubernetes=said["version"],
-            endpoint=self._endpoint or said.get("endpoint", ""),
-            certificate_authority=said.get("certificateAuthority", {}).get("data", ""),
-            arn=said.get("arn", ""),
+            kubernetes=cluster["version"],
+            endpoint=self._endpoint or cluster.get("endpoint", ""),
+            certificate_authority=cluster.get("certificateAuthority", {}).get("data", ""),
+            arn=cluster.get("arn", ""),
             service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
         )
 
 
 log = logging.getLogger(__name__)
 SHIFT_LIFETIME = timedelta(seconds=30)
-NOWHERE: frozenset[str] = frozenset()
+NO_ZONES: frozenset[str] = frozenset()
 
 
 class ZonalShifts:
-    """Zones to stay away from, by id or by name, as AWS tells of them."""
+    """The zones, by name or id as AWS reports them, that a zonal shift moves traffic away from."""
 
     def __init__(self, aws: AwsClients, clock: Clock, cluster: EksCluster, *, enabled: bool) -> None:
         self._aws = aws
         self._cluster = cluster
         self._enabled = enabled
-        self._kept: TtlCache[str, frozenset[str]] = TtlCache(clock, SHIFT_LIFETIME)
-        self._away = NOWHERE
+        self._cache: TtlCache[str, frozenset[str]] = TtlCache(clock, SHIFT_LIFETIME)
+        self._shifted = NO_ZONES
 
     async def away_from(self) -> frozenset[str]:
-        """The zones; none, and nobody is asked, unless the switch is on."""
-        return await self._kept.get("", self._ask) if self._enabled else NOWHERE
+        """The shifted zones; always empty, without a request, if zonal shift support is disabled."""
+        return await self._cache.get("", self._describe) if self._enabled else NO_ZONES
 
-    async def _ask(self) -> frozenset[str]:
+    async def _describe(self) -> frozenset[str]:
         try:
             arn = (await self._cluster.facts()).arn
-            said = await self._aws.call("arc-zonal-shift", "get_managed_resource", resourceIdentifier=arn)
+            resource = await self._aws.call("arc-zonal-shift", "get_managed_resource", resourceIdentifier=arn)
         except AwsError as error:
-            log.warning("zonal shifts are unknown", extra={"error": str(error)})
-            return self._away
-        away = frozenset(zone for zone, weight in said["appliedWeights"].items() if weight == 0)
-        for zone in sorted(away - self._away):
-            log.warning("a zonal shift is active: nothing is launched in the zone", extra={"zone": zone})
-        for zone in sorted(self._away - away):
-            log.warning("a zonal shift is over", extra={"zone": zone})
-        self._away = away
-        return away
+            log.warning("could not read zonal shifts, keeping the last known ones", extra={"error": str(error)})
+            return self._shifted
+        shifted = frozenset(zone for zone, weight in resource["appliedWeights"].items() if weight == 0)
+        for zone in sorted(shifted - self._shifted):
+            log.warning("zonal shift active: no instances are launched in the zone", extra={"zone": zone})
+        for zone in sorted(self._shifted - shifted):
+            log.warning("zonal shift ended", extra={"zone": zone})
+        self._shifted = shifted
+        return shifted

@@ -1,10 +1,10 @@
-"""The instances of this cluster: described, listed and terminated, many at a time.
+"""The EC2 instances of this cluster: describe, list and terminate, and convert to the `Instance` of the cloud port.
 
-What is asked one by one is gathered and asked together; ids are asked for through a filter, so that one that is gone
-spoils nothing. The list is what the cluster's own tags mark. What was seen last is kept for questions that bear to be
-answered a little late; nothing that ends an instance relies on it.
+Lookups and terminations of single instances are batched. DescribeInstances is called with a filter instead of ids,
+because an unknown id fails the whole request. `list` finds instances by the cluster's tags.
 
-Instances as the rest of the program sees them: labels, capacity, and what they were made from.
+`_known` holds each instance as last described. `get_cached` and `cached` read it for decisions that tolerate an answer
+a few minutes old, for example drift; a termination never relies on it.
 """
 
 import re
@@ -26,25 +26,25 @@ from dovetail.cloud.aws.labels import (
     NODEPOOL_TAG,
     PROVIDER_PREFIX,
 )
-from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, stamped_hash
-from dovetail.cloud.aws.resolve.network import Filter, named
+from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, recorded_hash
+from dovetail.cloud.aws.resolve.network import Filter, ec2_filter
 from dovetail.model.catalog import Instance, InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, RESERVED, SPOT, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.resources import Resources
 
-_MOST_VALUES = 200  # that a filter takes
+_MOST_VALUES = 200  # values per filter, an EC2 limit
 _PAGE = {"PageSize": 1000}
-_GOING = frozenset({"shutting-down", "terminated"})
-_PRESENT = ("pending", "running", "stopping", "stopped", "shutting-down")
+_TERMINATING_STATES = frozenset({"shutting-down", "terminated"})
+_EXISTING_STATES = ("pending", "running", "stopping", "stopped", "shutting-down")
 _NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
 _ID = re.compile(r"i-[0-9a-zA-Z-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2Instance:
-    """An instance as EC2 told of it last."""
+    """An instance as EC2 described it last."""
 
     id: str
     instance_type: str
@@ -61,88 +61,88 @@ class Ec2Instance:
 
     @property
     def provider_id(self) -> str:
-        """As nodes and claims name it."""
+        """The provider ID, as in `spec.providerID` of the node."""
         return f"{PROVIDER_PREFIX}{self.zone}/{self.id}"
 
     @property
     def terminating(self) -> bool:
-        """Whether it is on its way out, or gone."""
-        return self.state in _GOING
+        """Whether it is shutting down or terminated."""
+        return self.state in _TERMINATING_STATES
 
 
 def instance_id(provider_id: str) -> str:
-    """The id at the end of `aws:///<zone>/<id>`; empty if it is nothing of the kind."""
-    place, _, id_ = provider_id.removeprefix(PROVIDER_PREFIX).partition("/")
-    return id_ if provider_id.startswith(PROVIDER_PREFIX) and place and _ID.fullmatch(id_) else ""
+    """The instance id in `aws:///<zone>/<id>`; empty if the provider ID has another form."""
+    zone, _, id_ = provider_id.removeprefix(PROVIDER_PREFIX).partition("/")
+    return id_ if provider_id.startswith(PROVIDER_PREFIX) and zone and _ID.fullmatch(id_) else ""
 
 
 class Instances:
-    """Asks EC2 about instances, and ends them."""
+    """Describes and terminates instances."""
 
     def __init__(self, aws: AwsClients, cluster_name: str) -> None:
         self._aws = aws
         self._cluster_name = cluster_name
         self._known: dict[str, Ec2Instance] = {}
-        self._asked_to_end: set[str] = set()
+        self._termination_requested: set[str] = set()
         self._by_id: Batched[str, Ec2Instance] = Batched(self._describe)
         self._by_claim: Batched[str, tuple[Ec2Instance, ...]] = Batched(self._describe_claims)
-        self._endings: Batched[str, bool] = Batched(self._end)
+        self._terminations: Batched[str, bool] = Batched(self._terminate_batch)
 
     async def get(self, id_: str) -> Ec2Instance | None:
-        """One instance as it is now; None once it is terminated."""
-        return await self._by_id.ask(id_)
+        """Describe one instance; None if it is terminated or unknown."""
+        return await self._by_id.get(id_)
 
-    async def known(self, id_: str) -> Ec2Instance | None:
-        """One instance as it was seen last, minutes ago at most."""
-        return self._known.get(id_) or await self._by_id.ask(id_)
+    async def get_cached(self, id_: str) -> Ec2Instance | None:
+        """One instance as last described; requested from EC2 if it is not cached."""
+        return self._known.get(id_) or await self._by_id.get(id_)
 
-    def seen(self) -> tuple[Ec2Instance, ...]:
-        """All that were seen last, minutes ago at most."""
+    def cached(self) -> tuple[Ec2Instance, ...]:
+        """All cached instances, described minutes ago at most."""
         return tuple(self._known.values())
 
-    async def of_claim(self, uid: str) -> tuple[Ec2Instance, ...]:
-        """Every instance that was launched for a claim, those that are gone included as long as EC2 tells of them."""
-        return await self._by_claim.ask(uid) or ()
+    async def list_for_claim(self, uid: str) -> tuple[Ec2Instance, ...]:
+        """Every instance launched for a claim; terminated ones as long as EC2 returns them."""
+        return await self._by_claim.get(uid) or ()
 
     async def list(self) -> tuple[Ec2Instance, ...]:
-        """Every instance of the cluster that is not gone, by id."""
+        """List every instance of the cluster that is not terminated, ordered by id."""
         filters = [
-            named("tag-key", NODEPOOL_TAG),
-            named("tag-key", NODE_CLASS_TAG),
-            named(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name),
-            named("instance-state-name", *_PRESENT),
+            ec2_filter("tag-key", NODEPOOL_TAG),
+            ec2_filter("tag-key", NODE_CLASS_TAG),
+            ec2_filter(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name),
+            ec2_filter("instance-state-name", *_EXISTING_STATES),
         ]
         found = {each.id: each async for each in self._read(filters)}
         self._known = found
-        self._asked_to_end.intersection_update(found)
+        self._termination_requested.intersection_update(found)
         return tuple(each for _, each in sorted(found.items()))
 
     async def terminate(self, id_: str) -> bool:
-        """Ask for its end, once; True if it is gone."""
-        if id_ not in self._asked_to_end:
-            return bool(await self._endings.ask(id_))
-        if await self._by_id.ask(id_) is not None:
+        """Request the termination once; later calls only check it. True if the instance is terminated."""
+        if id_ not in self._termination_requested:
+            return bool(await self._terminations.get(id_))
+        if await self._by_id.get(id_) is not None:
             return False
         self._forget(id_)
         return True
 
-    def note(self, instance: Ec2Instance) -> None:
-        """Keep what was learned elsewhere."""
+    def add_to_cache(self, instance: Ec2Instance) -> None:
+        """Add an instance to the cache."""
         self._known[instance.id] = instance
 
     async def aclose(self) -> None:
-        """Ask nothing any more."""
-        for each in (self._by_id, self._by_claim, self._endings):
+        """Cancel the requests in flight."""
+        for each in (self._by_id, self._by_claim, self._terminations):
             await each.aclose()
 
     def _forget(self, id_: str) -> None:
         self._known.pop(id_, None)
-        self._asked_to_end.discard(id_)
+        self._termination_requested.discard(id_)
 
     async def _describe(self, ids: Sequence[str]) -> Mapping[str, Ec2Instance]:
         found: dict[str, Ec2Instance] = {}
         for some in chunks(ids, _MOST_VALUES):
-            filters = [named("instance-id", *some), named("instance-state-name", *_PRESENT)]
+            filters = [ec2_filter("instance-id", *some), ec2_filter("instance-state-name", *_EXISTING_STATES)]
             found |= {each.id: each async for each in self._read(filters)}
         self._known |= found
         return found
@@ -150,8 +150,8 @@ class Instances:
     async def _describe_claims(self, uids: Sequence[str]) -> Mapping[str, tuple[Ec2Instance, ...]]:
         found: dict[str, tuple[Ec2Instance, ...]] = {}
         for some in chunks(uids, _MOST_VALUES):
-            ours = named(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name)
-            async for each in self._read([named(f"tag:{CLAIM_UID_TAG}", *some), ours]):
+            ours = ec2_filter(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name)
+            async for each in self._read([ec2_filter(f"tag:{CLAIM_UID_TAG}", *some), ours]):
                 uid = each.tags[CLAIM_UID_TAG]
                 found[uid] = (*found.get(uid, ()), each)
         return found
@@ -160,11 +160,11 @@ class Instances:
         pages = self._aws.pages("ec2", "describe_instances", Filters=filters, PaginationConfig=_PAGE)
         async for page in pages:
             for reservation in page["Reservations"]:
-                for said in reservation["Instances"]:
-                    yield read_instance(said)
+                for described in reservation["Instances"]:
+                    yield read_instance(described)
 
-    async def _end(self, ids: Sequence[str]) -> Mapping[str, bool]:
-        """Terminate all of them at once. EC2 refuses the whole request for one it does not know, and names that."""
+    async def _terminate_batch(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        """Terminate a batch. EC2 rejects the whole request for one unknown id and names it; retry without it."""
         gone: dict[str, bool] = {}
         left = list(ids)
         while left:
@@ -177,52 +177,52 @@ class Instances:
                 gone |= dict.fromkeys(unknown, True)
                 left = [id_ for id_ in left if id_ not in unknown]
                 continue
-            over = {each["InstanceId"] for each in answer["TerminatingInstances"] if _is_over(each)}
-            gone |= {id_: id_ in over for id_ in left}
+            terminated = {each["InstanceId"] for each in answer["TerminatingInstances"] if _is_terminated(each)}
+            gone |= {id_: id_ in terminated for id_ in left}
             break
-        self._asked_to_end.update(id_ for id_, is_gone in gone.items() if not is_gone)
+        self._termination_requested.update(id_ for id_, is_gone in gone.items() if not is_gone)
         for id_ in (id_ for id_, is_gone in gone.items() if is_gone):
             self._forget(id_)
         return gone
 
 
-def _is_over(said: Mapping[str, Any]) -> bool:
-    return any(said.get(state, {}).get("Name") == "terminated" for state in ("PreviousState", "CurrentState"))
+def _is_terminated(described: Mapping[str, Any]) -> bool:
+    return any(described.get(state, {}).get("Name") == "terminated" for state in ("PreviousState", "CurrentState"))
 
 
-def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
-    """One entry of DescribeInstances."""
-    reservation, launched_at = said.get("CapacityReservationId", ""), said.get("LaunchTime")
-    spot = said.get("InstanceLifecycle") == SPOT
+def read_instance(described: Mapping[str, Any]) -> Ec2Instance:
+    """Parse one entry of a DescribeInstances response."""
+    reservation, launched_at = described.get("CapacityReservationId", ""), described.get("LaunchTime")
+    spot = described.get("InstanceLifecycle") == SPOT
     return Ec2Instance(
-        id=said["InstanceId"],
-        instance_type=said["InstanceType"],
-        zone=said["Placement"]["AvailabilityZone"],
+        id=described["InstanceId"],
+        instance_type=described["InstanceType"],
+        zone=described["Placement"]["AvailabilityZone"],
         capacity_type=SPOT if spot else RESERVED if reservation else ON_DEMAND,
-        state=said["State"]["Name"],
-        image_id=said.get("ImageId", ""),
-        subnet_id=said.get("SubnetId", ""),
-        security_groups=frozenset(_groups(said)),
+        state=described["State"]["Name"],
+        image_id=described.get("ImageId", ""),
+        subnet_id=described.get("SubnetId", ""),
+        security_groups=frozenset(_groups(described)),
         reservation_id=reservation,
-        tenancy=said["Placement"].get("Tenancy") or "default",
+        tenancy=described["Placement"].get("Tenancy") or "default",
         launched_at=launched_at.astimezone(UTC) if launched_at is not None else None,
-        tags={each["Key"]: each["Value"] for each in said.get("Tags", ())},
+        tags={each["Key"]: each["Value"] for each in described.get("Tags", ())},
     )
 
 
-def _groups(said: Mapping[str, Any]) -> Iterator[str]:
-    listed: Iterable[Mapping[str, Any]] = said.get("SecurityGroups") or [
-        group for interface in said.get("NetworkInterfaces", ()) for group in interface.get("Groups", ())
+def _groups(described: Mapping[str, Any]) -> Iterator[str]:
+    listed: Iterable[Mapping[str, Any]] = described.get("SecurityGroups") or [
+        group for interface in described.get("NetworkInterfaces", ()) for group in interface.get("Groups", ())
     ]
     for group in listed:
         yield group["GroupId"]
 
 
-def seen(instance: Ec2Instance) -> Instance:
-    """An instance as EC2 tells of it: what it could do for pods is not asked."""
+def without_capacity(instance: Ec2Instance) -> Instance:
+    """Convert an instance without its capacity, which needs the instance type."""
     return Instance(
         provider_id=instance.provider_id,
-        labels=_own_labels(instance),
+        labels=_instance_labels(instance),
         capacity={},
         allocatable={},
         annotations={},
@@ -232,23 +232,23 @@ def seen(instance: Ec2Instance) -> Instance:
     )
 
 
-def launched(
+def with_capacity(
     instance: Ec2Instance, types: Iterable[InstanceType], node_class: EC2NodeClass, claim: NodeClaim
 ) -> Instance:
-    """The instance of a claim. It is stamped with what it was made from, also if the class has changed since."""
-    mine = next((each for each in types if each.name == instance.instance_type), None)
-    if mine is None:
-        return seen(instance)
-    offering = next((each for each in mine.offerings if _is_sold_as(each, instance)), None)
-    settled = offering.requirements.labels() if offering is not None else {}
-    unasked = () if EFA in claim.spec.resources.requests or node_class.spec.network_interfaces else (EFA,)
+    """Convert the instance launched for a claim. It keeps the class hash of its launch, even if the class changed."""
+    instance_type = next((each for each in types if each.name == instance.instance_type), None)
+    if instance_type is None:
+        return without_capacity(instance)
+    offering = next((each for each in instance_type.offerings if _matches(each, instance)), None)
+    offering_labels = offering.requirements.labels() if offering is not None else {}
+    not_requested = () if EFA in claim.spec.resources.requests or node_class.spec.network_interfaces else (EFA,)
     return Instance(
         provider_id=instance.provider_id,
-        labels={**mine.requirements.labels(), **settled, **_own_labels(instance)},
-        capacity=_without(mine.capacity, unasked),
-        allocatable=_without(mine.allocatable, unasked),
+        labels={**instance_type.requirements.labels(), **offering_labels, **_instance_labels(instance)},
+        capacity=_without(instance_type.capacity, not_requested),
+        allocatable=_without(instance_type.allocatable, not_requested),
         annotations={
-            CLASS_HASH: instance.tags.get(CLASS_HASH) or stamped_hash(node_class),
+            CLASS_HASH: instance.tags.get(CLASS_HASH) or recorded_hash(node_class),
             CLASS_HASH_VERSION: HASH_VERSION,
             INSTANCE_PROFILE_NAME: node_class.status.instance_profile,
         },
@@ -257,7 +257,7 @@ def launched(
     )
 
 
-def _own_labels(instance: Ec2Instance) -> dict[str, str]:
+def _instance_labels(instance: Ec2Instance) -> dict[str, str]:
     pool = instance.tags.get(NODEPOOL_TAG, "")
     own = {
         INSTANCE_TYPE: instance.instance_type,
@@ -268,7 +268,7 @@ def _own_labels(instance: Ec2Instance) -> dict[str, str]:
     return {**own, **({NODEPOOL: pool} if pool else {})}
 
 
-def _is_sold_as(offering: Offering, instance: Ec2Instance) -> bool:
+def _matches(offering: Offering, instance: Ec2Instance) -> bool:
     return (offering.zone, offering.capacity_type) == (instance.zone, instance.capacity_type)
 
 

@@ -1,4 +1,4 @@
-"""Names that Karpenter's AWS provider puts on nodes, claims, classes and EC2 resources."""
+"""Labels, annotations, finalizers, tags and resource names, as in Karpenter's AWS provider."""
 
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND
 from dovetail.model.labels import NODEPOOL
@@ -58,9 +58,9 @@ INSTANCE_LABELS = frozenset(
         INSTANCE_TENANCY,
     }
 )
-"""What an instance type says of itself."""
+"""Labels that an instance type sets."""
 OFFERING_LABELS = frozenset({ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE})
-"""What its offerings add."""
+"""Labels that an offering sets."""
 
 CLASS_HASH = f"{GROUP}/ec2nodeclass-hash"
 CLASS_HASH_VERSION = f"{GROUP}/ec2nodeclass-hash-version"
@@ -72,7 +72,7 @@ NODEPOOL_TAG = NODEPOOL
 NODECLAIM_TAG = "karpenter.sh/nodeclaim"
 NODE_CLASS_TAG = NODE_CLASS_LABEL
 CLAIM_UID_TAG = "dovetail.sh/nodeclaim-uid"
-"""By which a launch finds the instance that an earlier try made for the same NodeClaim."""
+"""A launch finds the instance of an earlier attempt for the same NodeClaim by this tag."""
 PROVIDER_PREFIX = "aws:///"
 
 NVIDIA_GPU = "nvidia.com/gpu"
@@ -86,5 +86,5 @@ PRIVATE_IPV4 = "vpc.amazonaws.com/PrivateIPv4Address"
 
 
 def cluster_tag(cluster_name: str) -> str:
-    """The tag key that marks a resource as one of this cluster's."""
+    """The tag key of resources that belong to this cluster."""
     return f"kubernetes.io/cluster/{cluster_name}"

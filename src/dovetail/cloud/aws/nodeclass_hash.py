@@ -1,8 +1,9 @@
-"""A fingerprint of what a node class makes instances of: instances made from another one have drifted.
+"""The hash of an EC2NodeClass over the fields that shape its instances; an instance with another hash has drifted.
 
-The version is Dovetail's own: claims of another version are re-stamped, not drifted, so taking over a cluster moves
-no node. What is resolved anew all the time (subnets, groups, images, reservations) drifts by what it resolves to and is
-left out here, as is what only matters at launch. What is absent equals its default.
+The hash version is Dovetail's. NodeClaims with another version receive the current hash instead of drifting, so
+taking over a cluster from Karpenter replaces no node. Excluded are fields whose drift is judged by what they resolve to
+(subnets, security groups, AMIs, capacity reservations) and fields that only matter at launch. A field that is absent
+hashes like its default.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION
 from dovetail.model.ec2nodeclass import EC2NodeClass, MetadataOptions
 
 HASH_VERSION = "dovetail-v1"
-DYNAMIC = frozenset(
+EXCLUDED_FIELDS = frozenset(
     {
         "subnetSelectorTerms",
         "securityGroupSelectorTerms",
@@ -25,22 +26,24 @@ DYNAMIC = frozenset(
         "metadataOptions",
     }
 )
-"""Fields that do not count as they are written; the family and the metadata options count as they are meant."""
+"""Fields not hashed as written; the effective AMI family and metadata options are hashed instead."""
 
 
-def stamped_hash(node_class: EC2NodeClass) -> str:
-    """The fingerprint that the class is stamped with, which instances made from it now are stamped with too."""
-    stamp = node_class.metadata.annotations
-    return stamp[CLASS_HASH] if stamp.get(CLASS_HASH_VERSION) == HASH_VERSION else class_hash(node_class)
+def recorded_hash(node_class: EC2NodeClass) -> str:
+    """The hash in the annotation of the class, or the computed one if the annotation has another version."""
+    annotations = node_class.metadata.annotations
+    return annotations[CLASS_HASH] if annotations.get(CLASS_HASH_VERSION) == HASH_VERSION else class_hash(node_class)
 
 
 def class_hash(node_class: EC2NodeClass) -> str:
-    """The fingerprint, as decimal digits."""
+    """Compute the hash, as decimal digits."""
     spec = node_class.spec
-    written: dict[str, Any] = msgspec.to_builtins(spec)
-    counted = {name: value for name, value in written.items() if name not in DYNAMIC and value not in ({}, [], None)}
-    counted["family"] = spec.family
+    fields: dict[str, Any] = msgspec.to_builtins(spec)
+    hashed = {
+        name: value for name, value in fields.items() if name not in EXCLUDED_FIELDS and value not in ({}, [], None)
+    }
+    hashed["family"] = spec.family
     options = spec.metadata_options or MetadataOptions()
-    counted["metadata"] = [getattr(options, name) for name in MetadataOptions.__struct_fields__]
-    digest = hashlib.sha256(msgspec.json.encode(counted, order="deterministic")).digest()
+    hashed["metadata"] = [getattr(options, name) for name in MetadataOptions.__struct_fields__]
+    digest = hashlib.sha256(msgspec.json.encode(hashed, order="deterministic")).digest()
     return str(int.from_bytes(digest[:8]))

@@ -1,7 +1,11 @@
-"""Looks after EC2NodeClasses: resolves what they select, says so in their status, stamps them, and lets them go.
+"""Reconciles EC2NodeClasses: finalizer, hash annotations, status and conditions.
 
-A class that is deleted waits until no NodeClaim refers to it; then what was made for it is removed, and then the
-finalizer. What AWS does not answer for a moment changes nothing; what it refuses is said in the condition.
+One reconcile adds the finalizer, writes the hash, resolves every selector into the status, and runs the hooks over the
+NodeClaims of the class. If AWS denies a request, the condition of that step becomes False with the AWS error code. If
+AWS is unreachable or throttles, the condition keeps its last value and the reconcile is retried.
+
+A deleted class keeps its finalizer while NodeClaims refer to it. Then its instance profiles and launch templates are
+deleted, and the finalizer is removed.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,9 +18,15 @@ from dovetail.cloud.aws.clients import AwsError
 from dovetail.cloud.aws.eks_cluster import EksCluster
 from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
 from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, class_hash
-from dovetail.cloud.aws.resolve import conditions as judging
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
+from dovetail.cloud.aws.resolve.conditions import (
+    images_condition,
+    instance_profile_condition,
+    security_groups_condition,
+    subnets_condition,
+    validation_condition,
+)
 from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
 from dovetail.cloud.aws.resolve.network import SecurityGroups, Subnets
 from dovetail.model import ec2nodeclass as model
@@ -31,18 +41,17 @@ from dovetail.ports.cluster import Cluster, Patch
 
 RECHECK_SECONDS = 60.0
 WAIT_SECONDS = 600.0
-Trial = Callable[[EC2NodeClass], Awaitable[ConditionVerdict | None]]
-"""Tries a launch without launching; None if all went well."""
+DryRun = Callable[[EC2NodeClass], Awaitable[ConditionVerdict | None]]
+"""Checks the permissions of a launch without launching; None if they suffice."""
 Cleanup = Callable[[EC2NodeClass], Awaitable[None]]
-"""Removes what else was made for a class, when it goes."""
-
-Care = Callable[[Sequence[NodeClaim]], Awaitable[None]]
-"""Looks after the nodes of a class, whenever the class is looked after."""
+"""Deletes AWS resources that were created for a class, when the class is deleted."""
+ClaimHook = Callable[[Sequence[NodeClaim]], Awaitable[None]]
+"""Runs over the NodeClaims of a class at every reconcile of the class."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolvers:
-    """Who finds what a class selects."""
+    """Finds the AWS resources that a class selects."""
 
     subnets: Subnets
     groups: SecurityGroups
@@ -53,23 +62,23 @@ class Resolvers:
 
 
 class Ec2NodeClassReconciler:
-    """Looks after one class at a time. `trial`, `cares` and `cleanups` are for those who launch."""
+    """Reconciles one class at a time. The provider sets `dry_run` and adds to `claim_hooks` and `cleanups`."""
 
     def __init__(self, cluster: Cluster, clock: Clock, resolvers: Resolvers) -> None:
         self._cluster = cluster
         self._clock = clock
         self._resolvers = resolvers
-        self.trial: Trial | None = None
-        self.cares: list[Care] = []
-        self.cleanups: list[Cleanup] = [resolvers.profiles.remove_all]
+        self.dry_run: DryRun | None = None
+        self.claim_hooks: list[ClaimHook] = []
+        self.cleanups: list[Cleanup] = [resolvers.profiles.delete_all]
 
     @property
     def node_class_kind(self) -> Kind[Any]:
-        """What it looks after."""
+        """The kind that it reconciles."""
         return EC2_NODE_CLASS
 
     def definition(self, node_class: EC2NodeClass) -> object:
-        """What drift is judged by: the stamp, what the terms resolve to, and whether that is of the spec as it is."""
+        """The inputs of drift detection: hash, resolved resources, and whether they are of the current generation."""
         status, metadata = node_class.status, node_class.metadata
         ready = find(status.conditions, READY)
         return (
@@ -81,60 +90,60 @@ class Ec2NodeClassReconciler:
         )
 
     async def keep(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
-        """Bring one class up to date. `claims` are those that refer to it."""
+        """Reconcile one class. `claims` are the NodeClaims that refer to it."""
         if node_class.deleting:
-            return await self._let_go(node_class, claims)
-        node_class = await self._mark(node_class)
-        node_class = await self._stamp(node_class, claims)
-        status, trouble = await self._resolve(node_class, _profiles_in_use(claims))
-        await self._report(node_class, status)
-        for care in self.cares:
-            await care(claims)
-        if trouble is not None:
-            raise trouble
+            return await self._finalize(node_class, claims)
+        node_class = await self._add_finalizer(node_class)
+        node_class = await self._write_hash(node_class, claims)
+        status, error = await self._resolve(node_class, _profiles_in_use(claims))
+        await self._write_status(node_class, status)
+        for hook in self.claim_hooks:
+            await hook(claims)
+        if error is not None:
+            raise error
         return Kept(RECHECK_SECONDS)
 
-    async def _let_go(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
+    async def _finalize(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         if TERMINATION_FINALIZER not in node_class.metadata.finalizers:
             return Kept(None)
         if claims:
-            return Kept(WAIT_SECONDS, f"Waiting on NodeClaim termination for {', '.join(_some(claims))}")
+            return Kept(WAIT_SECONDS, f"Waiting on NodeClaim termination for {', '.join(_abbreviated_names(claims))}")
         for cleanup in self.cleanups:
             await cleanup(node_class)
-        rest = [each for each in node_class.metadata.finalizers if each != TERMINATION_FINALIZER]
-        await self._patch(node_class, {"metadata": {"finalizers": rest}})
+        finalizers = [each for each in node_class.metadata.finalizers if each != TERMINATION_FINALIZER]
+        await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
         return Kept(None)
 
-    async def _mark(self, node_class: EC2NodeClass) -> EC2NodeClass:
+    async def _add_finalizer(self, node_class: EC2NodeClass) -> EC2NodeClass:
         if TERMINATION_FINALIZER in node_class.metadata.finalizers:
             return node_class
         finalizers = [*node_class.metadata.finalizers, TERMINATION_FINALIZER]
         return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
 
-    async def _stamp(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
-        """Write the fingerprint. After a change of version, claims are re-stamped first, unless they have drifted."""
-        stamp = {CLASS_HASH: class_hash(node_class), CLASS_HASH_VERSION: HASH_VERSION}
+    async def _write_hash(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
+        """Write the hash. If the version changed, first write it to the claims, except those that have drifted."""
+        annotations = {CLASS_HASH: class_hash(node_class), CLASS_HASH_VERSION: HASH_VERSION}
         present = node_class.metadata.annotations
-        if all(present.get(name) == value for name, value in stamp.items()):
+        if all(present.get(name) == value for name, value in annotations.items()):
             return node_class
         if present.get(CLASS_HASH_VERSION) != HASH_VERSION:
             for claim in claims:
-                await self._restamp(claim, stamp)
-        return await self._patch(node_class, {"metadata": {"annotations": stamp}})
+                await self._update_claim_hash(claim, annotations)
+        return await self._patch(node_class, {"metadata": {"annotations": annotations}})
 
-    async def _restamp(self, claim: NodeClaim, stamp: dict[str, str]) -> None:
+    async def _update_claim_hash(self, claim: NodeClaim, annotations: dict[str, str]) -> None:
         if claim.metadata.annotations.get(CLASS_HASH_VERSION) == HASH_VERSION:
             return
         drifted = find(claim.status.conditions, DRIFTED) is not None
-        written = {name: value for name, value in stamp.items() if not (drifted and name == CLASS_HASH)}
+        written = {name: value for name, value in annotations.items() if not (drifted and name == CLASS_HASH)}
         patch = Patch({"metadata": {"annotations": written}}, claim.metadata.resource_version)
         await self._cluster.patch(NODE_CLAIM, claim.key, patch)
 
     async def _resolve(
         self, node_class: EC2NodeClass, in_use: frozenset[str] | None
     ) -> tuple[EC2NodeClassStatus, AwsError | None]:
-        """The status as it should be, and what kept it from being complete."""
-        found = _Findings(node_class.status)
+        """The status to write, and the first AWS error that kept it from being complete."""
+        found = _Resolution(node_class.status)
         steps = (
             (model.AMIS_READY, self._images),
             (model.CAPACITY_RESERVATIONS_READY, self._reservations),
@@ -143,18 +152,20 @@ class Ec2NodeClassReconciler:
             (model.INSTANCE_PROFILE_READY, lambda node_class: self._profile(node_class, in_use)),
         )
         for condition, step in steps:
-            await found.take(condition, step(node_class))
-        if found.trouble is None:
-            await found.take(model.VALIDATION_SUCCEEDED, self._validate(node_class, found))
+            await found.record(condition, step(node_class))
+        if found.error is None:
+            await found.record(model.VALIDATION_SUCCEEDED, self._validate(node_class, found))
         conditions = self._conditions(node_class, found.verdicts)
-        return msgspec.structs.replace(found.status, conditions=conditions), found.trouble
+        return msgspec.structs.replace(found.status, conditions=conditions), found.error
 
     async def _images(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], ConditionVerdict]:
-        aliased = any(term.alias for term in node_class.spec.image_terms)  # only those depend on the version
+        aliased = any(
+            term.alias for term in node_class.spec.image_terms
+        )  # only an alias depends on the Kubernetes version
         kubernetes = (await self._resolvers.cluster.facts()).kubernetes if aliased else ""
         images = await self._resolvers.images.find(node_class.spec, kubernetes)
         amis = tuple(image.resolved for image in images)
-        return {"amis": amis}, judging.judge_images(node_class.spec, len(amis), kubernetes)
+        return {"amis": amis}, images_condition(node_class.spec, len(amis), kubernetes)
 
     async def _reservations(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], ConditionVerdict]:
         found = await self._resolvers.reservations.find(node_class.spec.capacity_reservation_selector_terms)
@@ -163,36 +174,38 @@ class Ec2NodeClassReconciler:
 
     async def _subnets(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], ConditionVerdict]:
         found = await self._resolvers.subnets.find(node_class.spec.subnet_selector_terms)
-        return {"subnets": tuple(each.resolved for each in found)}, judging.judge_subnets(len(found))
+        return {"subnets": tuple(each.resolved for each in found)}, subnets_condition(len(found))
 
     async def _groups(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], ConditionVerdict]:
         found = await self._resolvers.groups.find(node_class.spec.security_group_selector_terms)
-        return {"security_groups": found}, judging.judge_groups(len(found))
+        return {"security_groups": found}, security_groups_condition(len(found))
 
     async def _profile(
         self, node_class: EC2NodeClass, in_use: frozenset[str] | None
     ) -> tuple[dict[str, Any], ConditionVerdict]:
         name = await self._resolvers.profiles.ensure(node_class, in_use)
-        return {"instance_profile": name}, judging.judge_profile(name)
+        return {"instance_profile": name}, instance_profile_condition(name)
 
-    async def _validate(self, node_class: EC2NodeClass, found: "_Findings") -> tuple[dict[str, Any], ConditionVerdict]:
-        brought = node_class.spec.instance_profile
-        exists = not brought or await self._resolvers.profiles.exists(brought)
-        verdict = judging.judge_validation(node_class.spec, found.verdicts, profile_exists=exists)
-        if verdict.status == "True" and self.trial is not None:
-            verdict = await self.trial(msgspec.structs.replace(node_class, status=found.status)) or verdict
+    async def _validate(
+        self, node_class: EC2NodeClass, found: "_Resolution"
+    ) -> tuple[dict[str, Any], ConditionVerdict]:
+        profile = node_class.spec.instance_profile
+        exists = not profile or await self._resolvers.profiles.exists(profile)
+        verdict = validation_condition(node_class.spec, found.verdicts, profile_exists=exists)
+        if verdict.status == "True" and self.dry_run is not None:
+            verdict = await self.dry_run(msgspec.structs.replace(node_class, status=found.status)) or verdict
         return {}, verdict
 
     def _conditions(self, node_class: EC2NodeClass, verdicts: list[ConditionVerdict]) -> tuple[Condition, ...]:
         metadata, now = node_class.metadata, self._clock.now()
-        reserves = bool(node_class.spec.capacity_reservation_selector_terms)
-        dependents = (*model.DEPENDENTS, *((model.CAPACITY_RESERVATIONS_READY,) if reserves else ()))
-        made = ConditionList(
+        with_reservations = bool(node_class.spec.capacity_reservation_selector_terms)
+        dependents = (*model.DEPENDENTS, *((model.CAPACITY_RESERVATIONS_READY,) if with_reservations else ()))
+        conditions = ConditionList(
             node_class.status.conditions, dependents, metadata.creation_timestamp or now, metadata.generation, now
         )
-        return made.set(*verdicts)
+        return conditions.set(*verdicts)
 
-    async def _report(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> None:
+    async def _write_status(self, node_class: EC2NodeClass, status: EC2NodeClassStatus) -> None:
         if status == node_class.status:
             return
         written = msgspec.json.decode(msgspec.json.encode(status))
@@ -206,33 +219,33 @@ class Ec2NodeClassReconciler:
         return await self._cluster.patch(EC2_NODE_CLASS, node_class.key, patch)
 
 
-class _Findings:
-    """What the steps found, one after the other. A step that AWS refuses says so; one it cannot answer is trouble."""
+class _Resolution:
+    """Collects the results of the steps: the new status, a verdict for each condition, and the first AWS error."""
 
     def __init__(self, status: EC2NodeClassStatus) -> None:
         self.status = status
         self.verdicts: list[ConditionVerdict] = []
-        self.trouble: AwsError | None = None
+        self.error: AwsError | None = None
 
-    async def take(self, condition: str, step: Awaitable[tuple[dict[str, Any], ConditionVerdict]]) -> None:
-        """Await one step and note what came of it."""
+    async def record(self, condition: str, step: Awaitable[tuple[dict[str, Any], ConditionVerdict]]) -> None:
+        """Await one step and record its result."""
         try:
             resolved, verdict = await step
         except AwsError as error:
-            self.trouble = self.trouble or error
-            if error.unauthorized:
-                self.verdicts.append(judging.refused(condition, error.code, str(error)))
+            self.error = self.error or error
+            if error.unauthorized:  # retrying does not help until a policy changes, so the condition shows it
+                self.verdicts.append(ConditionVerdict(condition, "False", error.code, str(error)))
             return
         self.status = msgspec.structs.replace(self.status, **resolved)
         self.verdicts.append(verdict)
 
 
 def _profiles_in_use(claims: Sequence[NodeClaim]) -> frozenset[str] | None:
-    """What the instances of these claims were started with; None if one does not tell."""
-    told = [claim.metadata.annotations.get(INSTANCE_PROFILE_NAME, "") for claim in claims]
-    return frozenset(told) if all(told) else None
+    """The instance profiles of the claims' instances; None if the annotation is missing on one of them."""
+    names = [claim.metadata.annotations.get(INSTANCE_PROFILE_NAME, "") for claim in claims]
+    return frozenset(names) if all(names) else None
 
 
-def _some(claims: Sequence[NodeClaim]) -> list[str]:
+def _abbreviated_names(claims: Sequence[NodeClaim]) -> list[str]:
     names = sorted(claim.name for claim in claims)
     return [*names[:5], *([f"and {len(names) - 5} others"] if len(names) > 5 else [])]

@@ -1,1 +1,1 @@
-"""Simulated instances: Nodes that KWOK, or the embedded world, brings to life. Compatible with Karpenter's kwok."""
+"""The kwok provider: simulated instances as Node objects, run by KWOK or the simulator, as in Karpenter's kwok."""

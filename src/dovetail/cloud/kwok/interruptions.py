@@ -1,9 +1,9 @@
-"""Interruptions staged by hand: a label on a Node says what is about to happen to its instance.
+"""Simulated interruptions: a label on a Node triggers an interruption notice for its instance.
 
     kubectl label node NAME dovetail.sh/interrupt=spot_interrupted
 
-A label and not an annotation, so that the API server picks out the few nodes that carry it. Acknowledging takes the
-label off again. What the label says and nobody knows is told in the log and taken off: it asks for nothing.
+It is a label and not an annotation, so that the API server can select the labeled nodes. Acknowledging a notice removes
+the label. A label with an unknown value is logged and removed, and causes no interruption.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ from dovetail.ports.errors import Gone, NotFound
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionKind
 
 SPOT_NOTICE = timedelta(minutes=2)
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds
-_LABELLED = ListOptions(label_selector=INTERRUPT)
+_MIN_PAUSE, _MAX_PAUSE = 1.0, 30.0  # seconds
+_LABELED = ListOptions(label_selector=INTERRUPT)
 _WITH_NOTICE = frozenset({InterruptionKind.SPOT_INTERRUPTED, InterruptionKind.CAPACITY_RESERVATION_INTERRUPTED})
 _KINDS = {str(kind): kind for kind in InterruptionKind}
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class StagedInterruptions:
-    """The labels of Nodes as a source of warnings."""
+    """The labeled Nodes as an interruption source."""
 
     shared = True
 
@@ -42,9 +42,9 @@ class StagedInterruptions:
         self._nodes: AsyncIterator[Node] | None = None
 
     async def receive(self) -> Sequence[Delivery]:
-        """The next node that is labelled. After a failure everything that is still labelled comes again."""
+        """The next labeled node. After a failure every node that is still labeled is returned again."""
         if self._nodes is None:
-            self._nodes = self._labelled()
+            self._nodes = self._labeled_nodes()
         try:
             node = await anext(self._nodes)
         except BaseException:
@@ -53,7 +53,7 @@ class StagedInterruptions:
         return [self._delivery(node)]
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Take the labels off; a node that is gone needs none."""
+        """Remove the labels; a node that no longer exists is skipped."""
         for delivery in deliveries:
             try:
                 patch = Patch({"metadata": {"labels": {INTERRUPT: None}}})
@@ -61,33 +61,33 @@ class StagedInterruptions:
             except NotFound:
                 continue
 
-    async def _labelled(self) -> AsyncIterator[Node]:
-        """Every labelled node, once; those that still are come again whenever a watch ends.
+    async def _labeled_nodes(self) -> AsyncIterator[Node]:
+        """Yield every labeled node; yield those that are still labeled again whenever a watch ends.
 
-        A watch that ends at once and told nothing is followed by a pause, twice as long each time: an API server that
-        answers every watch with 410 is not asked without end.
+        A watch that ends at once without an event is followed by a pause that doubles each time, so that an API server
+        that answers every watch with 410 is not flooded with requests.
         """
         pause = 0.0
         while True:
-            listing = await self._cluster.list(NODE, _LABELLED)
+            listing = await self._cluster.list(NODE, _LABELED)
             for node in listing.items:
                 yield node
-            told, began_at = False, self._clock.now()
+            received, started_at = False, self._clock.now()
             with suppress(Gone):
-                async for change in self._cluster.watch(NODE, listing.resource_version, _LABELLED):
-                    told = True
+                async for change in self._cluster.watch(NODE, listing.resource_version, _LABELED):
+                    received = True
                     if change.type == "ADDED" and isinstance(change.object, Node):
                         yield change.object
-            lasted = (self._clock.now() - began_at).total_seconds() >= _LONGEST_PAUSE
-            pause = 0.0 if told or lasted else min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
+            lasted = (self._clock.now() - started_at).total_seconds() >= _MAX_PAUSE
+            pause = 0.0 if received or lasted else min(max(_MIN_PAUSE, pause * 2), _MAX_PAUSE)
             await asyncio.sleep(pause)
 
     def _delivery(self, node: Node) -> Delivery:
-        written = node.metadata.labels.get(INTERRUPT, "")
-        kind = _KINDS.get(written)
+        value = node.metadata.labels.get(INTERRUPT, "")
+        kind = _KINDS.get(value)
         if kind is None or not node.provider_id.startswith(PROVIDER_PREFIX):
             known = ", ".join(_KINDS)
-            log.warning("interruption not understood", extra={"node": node.name, "label": written, "known": known})
+            log.warning("unknown interruption label ignored", extra={"node": node.name, "label": value, "known": known})
             return Delivery(node.name, None)
         at = self._clock.now() + SPOT_NOTICE if kind in _WITH_NOTICE else None
         return Delivery(node.name, Interruption(kind, (node.provider_id.removeprefix(PROVIDER_PREFIX),), at))

@@ -1,9 +1,8 @@
-"""The Node that stands for a simulated instance, and the instance read back from it. Pure translation.
+"""Converts between a NodeClaim, the Node that represents its simulated instance, and the `Instance` of the cloud port.
 
-The node's name follows from its NodeClaim, so whoever launches for the same claim again finds the same node. Unlike
-Karpenter's kwok, capacity is that of the instance type and not what the claim happened to ask for.
-
-Names that Karpenter's kwok provider and KWOK itself put on nodes.
+The name of the node derives from its NodeClaim, so a repeated launch for the same claim finds the same node. The labels
+are those of Karpenter's kwok provider. Unlike there, the capacity of the node is that of the instance type, not the
+resources that the claim requests.
 """
 
 import hashlib
@@ -26,7 +25,7 @@ INSTANCE_CPU = "karpenter.kwok.sh/instance-cpu"
 INSTANCE_MEMORY = "karpenter.kwok.sh/instance-memory"
 INSTANCE_LABELS = frozenset({INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU, INSTANCE_MEMORY})
 
-FAKE_NODE = "kwok.x-k8s.io/node"  # a label and an annotation: KWOK looks after nodes that carry it
+FAKE_NODE = "kwok.x-k8s.io/node"  # a label and an annotation: KWOK manages the nodes that have it
 FAKE = "fake"
 PARTITION = "kwok-partition"
 PRICE = "eks-node-viewer/instance-price"
@@ -34,25 +33,25 @@ PRICE = "eks-node-viewer/instance-price"
 PROVIDER_PREFIX = "kwok://"
 
 
-_LONGEST_NAME = 253
-_LONGEST_LABEL = 63
+_MAX_NAME_LENGTH = 253
+_MAX_LABEL_LENGTH = 63
 
 
 def node_name(claim: NodeClaim) -> str:
-    """The name of the claim's node: the one on record, or the one it will get."""
+    """The name of the claim's node: from its provider ID, or else derived from its name and uid."""
     if claim.provider_id.startswith(PROVIDER_PREFIX):
         return claim.provider_id.removeprefix(PROVIDER_PREFIX)
     suffix = f"-{_digest(claim.metadata.uid)}"
-    return f"kwok-{claim.name}"[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    return f"kwok-{claim.name}"[: _MAX_NAME_LENGTH - len(suffix)].rstrip("-.") + suffix
 
 
 def provider_id(name: str) -> str:
-    """The instance behind a node of that name."""
+    """The provider ID of the node's instance."""
     return PROVIDER_PREFIX + name
 
 
 def build_node(claim: NodeClaim, choice: SelectedOffering) -> Node:
-    """The node of a claim, as it first appears: unregistered, and not yet looked after by any kubelet."""
+    """The node of a claim as it is created: with the unregistered taint, and not ready."""
     name = node_name(claim)
     return Node(
         metadata=ObjectMeta(
@@ -66,12 +65,12 @@ def build_node(claim: NodeClaim, choice: SelectedOffering) -> Node:
 
 
 def is_lost(node: Node) -> bool:
-    """Whether the loss of the instance is staged: the Node is still there, and nothing stands behind it."""
+    """Whether a label simulates the loss of the instance: the Node exists, but its instance does not."""
     return node.metadata.labels.get(INSTANCE) == LOST
 
 
 def instance_of(node: Node) -> Instance:
-    """The instance a node stands for."""
+    """The instance that a node represents."""
     return Instance(
         provider_id=node.provider_id,
         labels=dict(node.metadata.labels),
@@ -84,12 +83,12 @@ def instance_of(node: Node) -> Instance:
 
 
 def _labels(claim: NodeClaim, choice: SelectedOffering) -> dict[str, str]:
-    settled = claim.requirements.add(choice.instance_type.requirements, choice.offering.requirements)
+    requirements = claim.requirements.add(choice.instance_type.requirements, choice.offering.requirements)
     return {
         **claim.metadata.labels,
-        **settled.labels(),
-        OS: _one(settled.get(OS), "linux"),
-        ARCH: _one(settled.get(ARCH), "amd64"),
+        **requirements.labels(),
+        OS: _single_value(requirements.get(OS), "linux"),
+        ARCH: _single_value(requirements.get(ARCH), "amd64"),
         HOSTNAME: _hostname(claim),
         FAKE_NODE: FAKE,
         PARTITION: "a",
@@ -97,13 +96,13 @@ def _labels(claim: NodeClaim, choice: SelectedOffering) -> dict[str, str]:
     }
 
 
-def _one(requirement: Requirement, preferred: str) -> str:
-    """A type may run several systems; a node runs one."""
+def _single_value(requirement: Requirement, preferred: str) -> str:
+    """The value of a node: the preferred one if the type supports it, else any."""
     return preferred if requirement.has(preferred) else requirement.any()
 
 
 def _hostname(claim: NodeClaim) -> str:
-    if len(claim.name) <= _LONGEST_LABEL:
+    if len(claim.name) <= _MAX_LABEL_LENGTH:
         return claim.name
     return f"{claim.name[:54].rstrip('-.')}-{_digest(claim.name)}"
 

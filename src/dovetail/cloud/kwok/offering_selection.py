@@ -1,9 +1,10 @@
-"""Which offering a NodeClaim gets: the cheapest that can be had, is compatible and has room for what was asked.
+"""Selects the offering for a NodeClaim, and simulates shortages of capacity.
 
-The same claim and the same catalogue always give the same answer: equal prices are told apart by type, zone and
-capacity type. Karpenter's kwok draws lots instead, and so cannot repeat a launch.
+A claim gets the cheapest available offering that is compatible and has enough allocatable resources. The result is
+deterministic: equal prices are ordered by instance type, zone and capacity type. Karpenter's kwok chooses at random, so
+its launches cannot be repeated.
 
-Which offerings cannot be had for now: how a simulation makes a cloud run short.
+`Availability` is the catalog with the offerings of current shortages marked as unavailable.
 """
 
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from dovetail.model.resources import fits
 
 @dataclass(frozen=True, slots=True)
 class SelectedOffering:
-    """An instance type and the way it is bought."""
+    """An instance type and one of its offerings."""
 
     instance_type: InstanceType
     offering: Offering
@@ -27,52 +28,55 @@ class SelectedOffering:
 def find_cheapest(
     claim: NodeClaim, catalog: tuple[InstanceType, ...], well_known: frozenset[str]
 ) -> SelectedOffering | str:
-    """The choice for a claim, or in words why there is none."""
-    wanted, requests = claim.requirements, claim.spec.resources.requests
-    suited: dict[str, bool] = {}
-    allowed: dict[Requirements, bool] = {}  # offerings are many, and of the same few kinds
-    named = wanted.get(INSTANCE_TYPE)
+    """The cheapest offering for a claim, or the reason why there is none."""
+    requirements, requests = claim.requirements, claim.spec.resources.requests
+    fits_by_type: dict[str, bool] = {}
+    allowed: dict[Requirements, bool] = {}  # cache: many offerings have equal requirements
+    named = requirements.get(INSTANCE_TYPE)
     types = [each for each in catalog if named.has(each.name)]
     choices = (SelectedOffering(each, offering) for each in types for offering in each.offerings if offering.available)
-    for choice in sorted(choices, key=_order):
-        kind = choice.offering.requirements
-        if kind not in allowed:
-            allowed[kind] = wanted.compatible(kind, well_known) is None
-        if allowed[kind]:
+    for choice in sorted(choices, key=_sort_key):
+        offered = choice.offering.requirements
+        if offered not in allowed:
+            allowed[offered] = requirements.compatible(offered, well_known) is None
+        if allowed[offered]:
             each = choice.instance_type
-            if each.name not in suited:
-                suited[each.name] = _meets(each, wanted) and fits(requests, each.allocatable)
-            if suited[each.name]:
+            if each.name not in fits_by_type:
+                fits_by_type[each.name] = _meets(each, requirements) and fits(requests, each.allocatable)
+            if fits_by_type[each.name]:
                 return choice
-    matching = sum(_meets(each, wanted) for each in catalog)
+    matching = sum(_meets(each, requirements) for each in catalog)
     if not matching:
-        return f"no instance type meets the requirements {wanted}"
-    roomy = sum(_meets(each, wanted) and fits(requests, each.allocatable) for each in catalog)
-    if not roomy:
-        return f"none of {matching} matching instance types has room for the resources requested"
-    return f"none of {roomy} matching instance types has an offering available now"
+        return f"no instance type meets the requirements {requirements}"
+    fitting = sum(_meets(each, requirements) and fits(requests, each.allocatable) for each in catalog)
+    if not fitting:
+        return f"none of {matching} matching instance types has enough allocatable resources for the requests"
+    return f"none of {fitting} matching instance types has an available offering"
 
 
-def _meets(instance_type: InstanceType, wanted: Requirements) -> bool:
-    """Claims name their types, so most of a catalogue is out at a glance."""
-    return wanted.get(INSTANCE_TYPE).has(instance_type.name) and instance_type.requirements.intersects(wanted) is None
+def _meets(instance_type: InstanceType, requirements: Requirements) -> bool:
+    """Checks the name first: claims list their instance types, so most types fail at that."""
+    return (
+        requirements.get(INSTANCE_TYPE).has(instance_type.name)
+        and instance_type.requirements.intersects(requirements) is None
+    )
 
 
-def _order(choice: SelectedOffering) -> tuple[float, str, str, str]:
+def _sort_key(choice: SelectedOffering) -> tuple[float, str, str, str]:
     offering = choice.offering
     return offering.price, choice.instance_type.name, offering.zone, offering.capacity_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
-    """Offerings that cannot be had. An empty field stands for every value: a zone alone is an outage of that zone."""
+    """Offerings without capacity. An empty field matches every value: a zone alone is an outage of that zone."""
 
     instance_type: str = ""
     zone: str = ""
     capacity_type: str = ""
 
     def covers(self, name: str, offering: Offering) -> bool:
-        """Whether it takes this offering of the named type away."""
+        """Whether the shortage affects this offering of the named type."""
         return (
             self.instance_type in ("", name)
             and self.zone in ("", offering.zone)
@@ -81,48 +85,48 @@ class Shortage:
 
 
 class Availability:
-    """A catalogue under the shortages of the moment. Types without a shortage are passed on as they are."""
+    """The catalog with current shortages applied. Types without a shortage are the same objects as before."""
 
     def __init__(self, catalog: tuple[InstanceType, ...]) -> None:
         self._catalog = catalog
         self._shortages: frozenset[Shortage] = frozenset()
-        self._avoided_until: dict[Shortage, datetime] = {}
+        self._expires_at: dict[Shortage, datetime] = {}
         self.catalog = catalog
 
     def begin(self, shortage: Shortage) -> None:
-        """Take offerings away until the same shortage ends."""
+        """Start a shortage."""
         self._apply(self._shortages | {shortage})
 
     def end(self, shortage: Shortage) -> None:
-        """Give back what this shortage took, unless another covers it; a shortage that never began is no matter."""
+        """End a shortage. Offerings that another shortage affects stay unavailable; an unknown one is ignored."""
         self._apply(self._shortages - {shortage})
 
-    def avoid(self, shortage: Shortage, until: datetime) -> None:
-        """Take offerings away until that instant, whatever else is short."""
-        known = self._avoided_until.get(shortage)
-        self._avoided_until[shortage] = until if known is None else max(known, until)
-        if known is None:
+    def avoid(self, shortage: Shortage, expires_at: datetime) -> None:
+        """Make offerings unavailable until that instant, independent of other shortages."""
+        previous = self._expires_at.get(shortage)
+        self._expires_at[shortage] = expires_at if previous is None else max(previous, expires_at)
+        if previous is None:
             self._apply(self._shortages)
 
     def at(self, now: datetime) -> tuple[InstanceType, ...]:
-        """The catalogue at this instant: what was avoided long enough is back."""
-        over = [shortage for shortage, until in self._avoided_until.items() if until <= now]
-        for shortage in over:
-            del self._avoided_until[shortage]
-        if over:
+        """The catalog at this instant, without shortages that have expired."""
+        expired = [shortage for shortage, expires_at in self._expires_at.items() if expires_at <= now]
+        for shortage in expired:
+            del self._expires_at[shortage]
+        if expired:
             self._apply(self._shortages)
         return self.catalog
 
     def _apply(self, shortages: frozenset[Shortage]) -> None:
         self._shortages = shortages
-        short = bool(shortages or self._avoided_until)
-        self.catalog = tuple(self._marked(each) for each in self._catalog) if short else self._catalog
+        short = bool(shortages or self._expires_at)
+        self.catalog = tuple(self._with_shortages(each) for each in self._catalog) if short else self._catalog
 
-    def _marked(self, instance_type: InstanceType) -> InstanceType:
+    def _with_shortages(self, instance_type: InstanceType) -> InstanceType:
         offerings = tuple(self._offering(instance_type.name, each) for each in instance_type.offerings)
         return instance_type if offerings == instance_type.offerings else replace(instance_type, offerings=offerings)
 
     def _offering(self, name: str, offering: Offering) -> Offering:
-        if any(shortage.covers(name, offering) for shortage in (*self._shortages, *self._avoided_until)):
+        if any(shortage.covers(name, offering) for shortage in (*self._shortages, *self._expires_at)):
             return replace(offering, available=False)
         return offering

@@ -1,16 +1,15 @@
-"""Nodes that are promised and not there yet: the registration delay of a KWOKNodeClass, waited for in the background.
+"""The kwok cloud provider: its instances are Node objects in the cluster.
 
-A wait ends in a Node, or in nothing if the claim is gone by then. Failures of the API are tried again; an object the
-API will never take is reported and given up, which the claim's registration deadline then cleans up.
+A launch creates a Node, a termination deletes it; KWOK or the simulator acts as the kubelet. The label
+`dovetail.sh/instance=lost` on a Node simulates the loss of its instance. All state is in the cluster: a launch that is
+repeated after a crash finds its Node by name, and `recover` schedules launches again that were waiting for their
+registration delay, from the labels of the NodeClaim.
 
-The kwok provider: instances are Node objects in the cluster itself.
+`DelayedRegistrations` implements `nodeRegistrationDelay` of a KWOKNodeClass: the Node is created in the background
+after the delay, unless the claim no longer exists by then. API failures are retried. A Node that the API server rejects
+is logged and dropped; the registration timeout then deletes its claim.
 
-Launching creates a Node, terminating deletes it; KWOK, or the embedded world, plays the kubelet. A Node labelled
-`dovetail.sh/instance=lost` has no instance any more: that is how the loss of a machine is staged. Everything that
-matters is in the cluster: a launch that is repeated after a crash finds its Node by name, and one that was still
-waiting for its registration delay is made again by `recover` from what the NodeClaim says.
-
-KWOKNodeClasses need no care: they are watched, so that NodePools hear at once of theirs, and nothing is done.
+KWOKNodeClasses need no reconciliation; `NodeClassWatch` watches them so that NodePools notice changes at once.
 """
 
 import asyncio
@@ -58,49 +57,49 @@ from dovetail.ports.errors import (
     NotFound,
 )
 
-_FIRST_PAUSE = 1.0  # seconds
-_LONGEST_PAUSE = 30.0
+_MIN_PAUSE = 1.0  # seconds
+_MAX_PAUSE = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _ScheduledNode:
     node: Node
     task: asyncio.Task[None]
 
 
 class DelayedRegistrations:
-    """The nodes on their way, by name."""
+    """The nodes that wait for their registration delay, by name."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _ScheduledNode] = {}
 
     def schedule(self, claim: NodeClaim, node: Node, delay: timedelta) -> None:
-        """Create the node after the delay; one that is on its way already stays as it is."""
+        """Create the node after the delay, unless it is scheduled already."""
         if node.name in self._waiting:
             return
         task = asyncio.create_task(self._register(claim, node, delay), name=f"register {node.name}")
-        self._waiting[node.name] = _Waiting(node, task)
+        self._waiting[node.name] = _ScheduledNode(node, task)
         task.add_done_callback(lambda done: self._forget(node.name, done))
 
     def waiting(self, name: str) -> Node | None:
-        """The node of that name, while it is on its way."""
+        """The scheduled node of that name, or None."""
         found = self._waiting.get(name)
         return found.node if found else None
 
     def all_waiting(self) -> tuple[Node, ...]:
-        """Every node on its way."""
+        """Every scheduled node."""
         return tuple(each.node for each in self._waiting.values())
 
     def cancel(self, name: str) -> bool:
-        """Give up a node that is on its way; whether there was one."""
+        """Cancel a scheduled node; whether there was one."""
         found = self._waiting.pop(name, None)
         return found is not None and found.task.cancel()
 
     async def aclose(self) -> None:
-        """Give up all of them and wait until none is left running."""
+        """Cancel all scheduled nodes and wait for their tasks to end."""
         tasks = [each.task for each in self._waiting.values()]
         for task in tasks:
             task.cancel()
@@ -114,16 +113,16 @@ class DelayedRegistrations:
 
     async def _register(self, claim: NodeClaim, node: Node, delay: timedelta) -> None:
         await asyncio.sleep(delay.total_seconds())
-        pause = _FIRST_PAUSE
+        pause = _MIN_PAUSE
         while True:
             try:
                 return await self._create(claim, node)
             except (Invalid, Denied) as error:
-                return _log.error("node refused", extra={"node": node.name, "error": str(error)})
+                return _log.error("the API server rejected the node", extra={"node": node.name, "error": str(error)})
             except ApiError as error:
-                _log.warning("node not created yet", extra={"node": node.name, "error": str(error)})
+                _log.warning("could not create the node, will retry", extra={"node": node.name, "error": str(error)})
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
 
     async def _create(self, claim: NodeClaim, node: Node) -> None:
         try:
@@ -138,15 +137,15 @@ class DelayedRegistrations:
             return
 
 
-_AVOIDED_FOR = timedelta(minutes=3)
-_A_MOMENT = timedelta(seconds=1)
+_UNAVAILABLE_FOR = timedelta(minutes=3)
+_CLASS_LIFETIME = timedelta(seconds=1)
 
 _Listed = dict[str, tuple[Node, Instance]]
-"""Nodes as they were last listed, with their instances, by provider id."""
+"""The nodes of the last listing with their instances, by provider ID."""
 
 
 class KwokProvider:
-    """A provider whose instances are Nodes that nobody has to pay for. `availability` is where shortages are made."""
+    """The kwok provider. Simulations create shortages through `availability`."""
 
     def __init__(self, cluster: Cluster, catalog: Sequence[InstanceType], clock: Clock) -> None:
         self._cluster = cluster
@@ -157,7 +156,7 @@ class KwokProvider:
         self._listed: _Listed = {}
         self._instances: tuple[Instance, ...] = ()
         self.availability = Availability(tuple(catalog))
-        self.can_drift = False  # a simulated machine has nothing to drift from
+        self.can_drift = False  # a KWOKNodeClass has no fields that instances could drift from
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
         self._well_known = INSTANCE_LABELS | offered
 
@@ -168,21 +167,21 @@ class KwokProvider:
 
     @property
     def well_known_labels(self) -> frozenset[str]:
-        """The derived labels of instance types, and whatever else offerings speak of."""
+        """The labels that instance types and offerings set."""
         return self._well_known
 
     @property
     def node_class_label(self) -> str:
-        """The label that marks a node as this provider's."""
+        """The label that names the KWOKNodeClass of a node."""
         return f"{GROUP}/{NODE_CLASS_KIND.lower()}"
 
     def supports(self, ref: NodeClassRef) -> bool:
-        """Only KWOKNodeClasses."""
+        """Whether the reference is to a KWOKNodeClass."""
         return ref.api_group == GROUP and ref.kind == NODE_CLASS_KIND
 
     async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
-        """The class, or None. One that says nothing of its readiness is ready: there is nothing to prepare."""
-        found = await self._class(ref)
+        """The state of the class, or None. A class without a Ready condition is ready."""
+        found = await self._read_class(ref)
         if found is None:
             return None
         return NodeClassState(
@@ -190,29 +189,29 @@ class KwokProvider:
         )
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:  # noqa: ARG002 - all pools see all types
-        """The catalogue, with what is short now marked unavailable."""
+        """The catalog, with offerings of current shortages marked as unavailable."""
         return self.availability.at(self._clock.now())
 
     async def launch(self, claim: NodeClaim) -> Instance:
-        """Create the claim's Node, at once or after its class's registration delay, unless that was done before."""
+        """Create the claim's Node, at once or after the registration delay of its class, unless it exists."""
         waiting = self._registrations.waiting(node_name(claim))
         if waiting is not None:
             return instance_of(waiting)
         try:
             return await self._launch(claim)
         except (InsufficientCapacity, NodeClassNotReady):
-            existing = await self._node(node_name(claim))
+            existing = await self._read_node(node_name(claim))
             if existing is None:
                 raise
             return instance_of(existing)
 
     async def _launch(self, claim: NodeClaim) -> Instance:
         choice, node_class = await self.choose(claim)
-        return instance_of(await self._start(claim, build_node(claim, choice), node_class))
+        return instance_of(await self._create_node(claim, build_node(claim, choice), node_class))
 
     async def choose(self, claim: NodeClaim) -> tuple[SelectedOffering, KWOKNodeClass]:
         """The cheapest available offering for a claim; `InsufficientCapacity` or `NodeClassNotReady` if none."""
-        node_class = await self._recent_class(claim.spec.node_class_ref)
+        node_class = await self._cached_class(claim.spec.node_class_ref)
         if node_class is None or node_class.deleting:
             raise InsufficientCapacity(f"KWOKNodeClass {claim.spec.node_class_ref.name!r} does not exist")
         ready = _readiness(node_class)
@@ -224,72 +223,72 @@ class KwokProvider:
         return choice, node_class
 
     async def terminate(self, claim: NodeClaim) -> None:
-        """Delete the claim's Node. One that is deleted already holds no instance, whatever its finalizers wait for."""
+        """Delete the claim's Node. A Node that is already deleting has no instance, whatever its finalizers."""
         name = node_name(claim)
         if self._registrations.cancel(name):
             return
-        node = await self._node(name)
+        node = await self._read_node(name)
         if node is None or node.deleting or is_lost(node):
-            raise InstanceNotFound(f"instance {provider_id(name)} is gone")
+            raise InstanceNotFound(f"instance {provider_id(name)} does not exist")
         try:
             await self._cluster.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
         except NotFound:
-            raise InstanceNotFound(f"instance {provider_id(name)} is gone") from None
+            raise InstanceNotFound(f"instance {provider_id(name)} does not exist") from None
 
     async def get(self, provider_id: str) -> Instance:
-        """One instance, terminating ones included and marked."""
+        """One instance; a terminating one is returned and marked."""
         name = provider_id.removeprefix(PROVIDER_PREFIX)
         if name != provider_id:
-            node = await self._node(name) or self._registrations.waiting(name)
+            node = await self._read_node(name) or self._registrations.waiting(name)
             if node is not None and not is_lost(node):
                 return instance_of(node)
         raise InstanceNotFound(f"there is no instance {provider_id}")
 
     async def list(self) -> tuple[Instance, ...]:
-        """Every instance, those still waiting to register included."""
+        """Every instance; those that wait for their registration delay are included."""
         listing = await self._cluster.list(NODE)
         nodes = (*listing.items, *self._registrations.all_waiting())
         if len(nodes) != len(self._nodes) or not all(map(is_, nodes, self._nodes)):
-            self._nodes, self._listed = nodes, _as_listed(nodes, self._listed)
+            self._nodes, self._listed = nodes, _instances_by_id(nodes, self._listed)
             self._instances = tuple([instance for _, instance in self._listed.values()])
         return (*self._instances, *_unreadable_instances(listing.unreadable))
 
-    async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - no machine drifts
-        """Never."""
+    async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - kwok instances do not drift
+        """No drift, always."""
         return ""
 
     def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
-        """The node conditions that make a node unhealthy."""
+        """The repair policies."""
         return KWOK
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """Show an offering as unavailable for three minutes from now."""
+        """Mark an offering as unavailable for three minutes."""
         shortage = Shortage(instance_type=instance_type, zone=zone, capacity_type=capacity_type)
-        self.availability.avoid(shortage, self._clock.now() + _AVOIDED_FOR)
+        self.availability.avoid(shortage, self._clock.now() + _UNAVAILABLE_FOR)
 
     async def recover(self) -> None:
-        """Take up launches that a process before this one had promised and not yet made. Call it once, at the start."""
+        """Schedule launches again that an earlier process had not finished. Call it once, at startup."""
         nodes = {node.name for node in (await self._cluster.list(NODE)).items}
         for claim in (await self._cluster.list(NODE_CLAIM)).items:
-            lost = claim.provider_id.startswith(PROVIDER_PREFIX) and node_name(claim) not in nodes
-            if not lost or claim.deleting or claim.has(REGISTERED):
+            missing = claim.provider_id.startswith(PROVIDER_PREFIX) and node_name(claim) not in nodes
+            if not missing or claim.deleting or claim.has(REGISTERED):
                 continue
-            node_class = await self._class(claim.spec.node_class_ref)
-            choice = _choice_on_record(claim.metadata.labels, self.availability.catalog)
+            node_class = await self._read_class(claim.spec.node_class_ref)
+            choice = _recorded_choice(claim.metadata.labels, self.availability.catalog)
             if node_class is not None and choice is not None:
-                await self._start(claim, build_node(claim, choice), node_class)
+                await self._create_node(claim, build_node(claim, choice), node_class)
 
     async def run(self) -> None:
-        """Nothing has to be done all the time."""
+        """There is no background work."""
 
     async def aclose(self) -> None:
-        """Stop waiting for registrations; `recover` of the next process takes them up."""
+        """Cancel the scheduled nodes; `recover` of the next process schedules them again."""
         await self._registrations.aclose()
 
-    async def _start(self, claim: NodeClaim, node: Node, node_class: KWOKNodeClass) -> Node:
+    async def _create_node(self, claim: NodeClaim, node: Node, node_class: KWOKNodeClass) -> Node:
         delay = node_class.spec.node_registration_delay
         if delay is not None and delay.span > timedelta():
-            existing = await self._node(node.name)
+            existing = await self._read_node(node.name)
             if existing is not None:
                 return existing
             self._registrations.schedule(claim, node, delay.span)
@@ -299,31 +298,31 @@ class KwokProvider:
         except AlreadyExists:
             return await self._cluster.get(NODE, node.key)
 
-    async def _node(self, name: str) -> Node | None:
+    async def _read_node(self, name: str) -> Node | None:
         try:
             node = await self._cluster.get(NODE, Key("", name))
         except NotFound:
             return None
         return node if node.provider_id == provider_id(name) else None
 
-    async def _recent_class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
-        """The class as it was a moment ago: a wave of launches reads it once."""
+    async def _cached_class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
+        """The class, at most a second old: launches in quick succession share one read."""
         now = self._clock.now()
         read_at, known = self._classes.get(ref.name, (now, None))
-        if known is None or now - read_at >= _A_MOMENT:
-            known = await self._class(ref)
+        if known is None or now - read_at >= _CLASS_LIFETIME:
+            known = await self._read_class(ref)
             self._classes[ref.name] = now, known
         return known
 
-    async def _class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
+    async def _read_class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
         try:
             return await self._cluster.get(KWOK_NODE_CLASS, Key("", ref.name)) if self.supports(ref) else None
         except NotFound:
             return None
 
 
-def _as_listed(nodes: Iterable[Node], known: _Listed) -> _Listed:
-    """A node that has not changed is the same value again, and so is its instance."""
+def _instances_by_id(nodes: Iterable[Node], known: _Listed) -> _Listed:
+    """The instances of the nodes. An unchanged node is the same object as before and keeps its instance."""
     listed: _Listed = {}
     for node in nodes:
         key = node.spec.provider_id
@@ -336,26 +335,26 @@ def _as_listed(nodes: Iterable[Node], known: _Listed) -> _Listed:
 
 def _readiness(node_class: KWOKNodeClass) -> Condition:
     created_at = node_class.metadata.creation_timestamp
-    silent = Condition(type=READY, status="True", reason=READY, last_transition_time=created_at)
-    return find(node_class.status.conditions, READY) or silent
+    default = Condition(type=READY, status="True", reason=READY, last_transition_time=created_at)
+    return find(node_class.status.conditions, READY) or default
 
 
-def _choice_on_record(labels: Mapping[str, str], catalog: Sequence[InstanceType]) -> SelectedOffering | None:
-    """What an earlier launch chose, as the labels of its claim tell."""
-    wanted = labels.get(INSTANCE_TYPE), labels.get(ZONE), labels.get(CAPACITY_TYPE)
+def _recorded_choice(labels: Mapping[str, str], catalog: Sequence[InstanceType]) -> SelectedOffering | None:
+    """The offering that an earlier launch selected, from the labels of its claim."""
+    recorded = labels.get(INSTANCE_TYPE), labels.get(ZONE), labels.get(CAPACITY_TYPE)
     return next(
         (
             SelectedOffering(each, offering)
             for each in catalog
             for offering in each.offerings
-            if (each.name, offering.zone, offering.capacity_type) == wanted
+            if (each.name, offering.zone, offering.capacity_type) == recorded
         ),
         None,
     )
 
 
 def _unreadable_instances(unreadable: Sequence[UnreadableObject]) -> Sequence[Instance]:
-    """A Node that cannot be read is still an instance: taken for gone, its claim would be deleted."""
+    """Nodes that cannot be decoded still count as instances: otherwise their claims would be deleted."""
     return [
         Instance(
             provider_id=provider_id(each.metadata.name),
@@ -372,17 +371,17 @@ def _unreadable_instances(unreadable: Sequence[UnreadableObject]) -> Sequence[In
 
 
 class NodeClassWatch:
-    """A keeper with nothing to keep."""
+    """A reconciler without work, which only makes the controller watch KWOKNodeClasses."""
 
     @property
     def node_class_kind(self) -> Kind[Any]:
-        """What it watches."""
+        """The kind that it watches."""
         return KWOK_NODE_CLASS
 
-    def definition(self, node_class: KWOKNodeClass) -> object:  # noqa: ARG002 - no instance drifts
-        """Nothing is judged by it."""
+    def definition(self, node_class: KWOKNodeClass) -> object:  # noqa: ARG002 - kwok instances do not drift
+        """There are no inputs of drift detection."""
         return None
 
-    async def keep(self, node_class: KWOKNodeClass, claims: Sequence[NodeClaim]) -> Kept:  # noqa: ARG002 - as said above
-        """There is nothing to do, now or later."""
+    async def keep(self, node_class: KWOKNodeClass, claims: Sequence[NodeClaim]) -> Kept:  # noqa: ARG002 - see above
+        """There is nothing to reconcile."""
         return Kept(None)

@@ -1,4 +1,4 @@
-"""What the types of an EC2NodeClass cannot say about its fields, as `fields` says it of NodePools."""
+"""Descriptions, limits, defaults and rules of EC2NodeClass fields, as in `field_constraints` for NodePools."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,10 +24,10 @@ _NAME = {"maxLength": 255}
 _TAG_TEXT = {"maxLength": 256}
 _SWITCH = {"enum": ["enabled", "disabled"]}
 _TAGS = Field(
-    about="Tags that must all be there; the value * stands for any.",
+    about="Tags that must all match; the value * matches any.",
     limits={"maxProperties": 20},
     each=_TAG_TEXT,
-    rules=(rules.TAGS_SAY_SOMETHING,),
+    rules=(rules.NO_EMPTY_TAGS,),
 )
 VOLUME_TYPES = ("standard", "io1", "io2", "gp2", "sc1", "st1", "gp3")
 _BETA_METADATA_OPTIONS: Mapping[str, Any] = {
@@ -54,7 +54,7 @@ _SPEC: Mapping[str, Field] = {
         about="The security groups of the instances. Terms are alternatives.", limits=_SOME_TERMS, required_in=BOTH
     ),
     "ami_selector_terms": Field(
-        about="The images instances are started from. Terms are alternatives. v1beta1 without: newest of amiFamily.",
+        about="The images of the instances. Terms are alternatives. Absent in v1beta1: the newest of amiFamily.",
         limits=_SOME_TERMS,
         rules=(rules.ALIAS_IS_THE_ONLY_TERM,),
         required_in=("v1",),
@@ -64,35 +64,35 @@ _SPEC: Mapping[str, Field] = {
     ),
     "placement_group_selector": Field(about="The placement group of the instances."),
     "ami_family": Field(
-        about="How instances of these images are set up: user data and default volumes. An alias says it already.",
+        about="Determines user data and default volumes. An alias implies it.",
         limits={"enum": list(model.FAMILIES), "maxLength": 32},
     ),
     "role": Field(
-        about="The IAM role of the nodes; an instance profile is made from it.",
+        about="The IAM role of the nodes; an instance profile is created for it.",
         limits=_NAME,
         rules=(rules.NOT_EMPTY,),
     ),
     "instance_profile": Field(
-        about="The instance profile of the nodes, if you bring your own.", limits=_NAME, rules=(rules.NOT_EMPTY,)
+        about="An existing instance profile for the nodes.", limits=_NAME, rules=(rules.NOT_EMPTY,)
     ),
-    "user_data": Field(about="Merged with the user data the family needs; Custom: used as it is."),
+    "user_data": Field(about="Merged with the user data that the family needs; for Custom, used unchanged."),
     "tags": Field(
-        about="Tags of everything that is made for a node.",
+        about="Tags of all AWS resources that are created for a node.",
         limits={"maxProperties": 50},
         each=_TAG_TEXT,
         rules=rules.INSTANCE_TAGS,
     ),
     "kubelet": Field(
-        about="Settings of the kubelet. maxPods, podsPerCore, kubeReserved, systemReserved and evictionHard count when"
-        " nodes are planned."
+        about="Settings of the kubelet. maxPods, podsPerCore, kubeReserved, systemReserved and evictionHard change the"
+        " allocatable resources of nodes."
     ),
     "block_device_mappings": Field(
-        about="The volumes of the instances. Absent: what the family needs.",
+        about="The volumes of the instances. Absent: the defaults of the family.",
         limits={"maxItems": 50, **_ATOMIC},
         rules=(rules.ONE_ROOT_VOLUME,),
     ),
     "instance_store_policy": Field(
-        about="What local disks are for. RAID0: ephemeral storage of the pods. Absent: left alone.",
+        about="The use of local disks. RAID0: ephemeral storage of the pods. Absent: unused.",
         limits={"enum": ["RAID0"]},
     ),
     "network_interfaces": Field(about="The network interfaces of the instances.", limits={"maxItems": 150, **_ATOMIC}),
@@ -101,50 +101,50 @@ _SPEC: Mapping[str, Field] = {
         defaults={"v1beta1": dict(_BETA_METADATA_OPTIONS)},
     ),
     "associate_public_ip_address": Field(about="Whether instances get public addresses. Absent: the subnet decides."),
-    "detailed_monitoring": Field(about="Whether CloudWatch watches instances by the minute."),
+    "detailed_monitoring": Field(about="Whether CloudWatch monitors instances every minute."),
     "context": Field(about="Reserved by EC2.", limits=_NAME),
-    "connection_tracking": Field(about="Time-outs of tracked connections, passed to EC2 as they are."),
-    "cpu_options": Field(about="Cores and threads of the instances, passed to EC2 as they are."),
-    "ip_prefix_count": _at_least(0, "How many address prefixes each interface gets. Changing it drifts nothing."),
+    "connection_tracking": Field(about="Timeouts of tracked connections, passed to EC2."),
+    "cpu_options": Field(about="Cores and threads of the instances, passed to EC2."),
+    "ip_prefix_count": _at_least(0, "How many address prefixes each interface gets. A change causes no drift."),
 }
 _BLOCK_DEVICE: Mapping[str, Field] = {
-    "delete_on_termination": Field(about="Whether the volume goes with the instance. Absent: yes."),
+    "delete_on_termination": Field(about="Whether the volume is deleted with the instance. Absent: true."),
     "encrypted": Field(about="Whether the volume is encrypted."),
     "iops": _at_least(1, "Operations per second of an io1, io2 or gp3 volume."),
-    "kms_key_id": Field(about="The key it is encrypted with.", limits={"maxLength": 2048}),
-    "snapshot_id": Field(about="The snapshot it is made from.", limits=_NAME),
+    "kms_key_id": Field(about="The KMS key of the encryption.", limits={"maxLength": 2048}),
+    "snapshot_id": Field(about="The snapshot that the volume is created from.", limits=_NAME),
     "throughput": _at_least(1, "Throughput of a gp3 volume, in MiB/s."),
     "volume_initialization_rate": Field(
         about="How fast data of the snapshot is fetched, in MiB/s.", limits={"minimum": 100, "maximum": 300}
     ),
-    "volume_size": Field(about="How large it is.", limits=text(VOLUME_SIZE, 16)),
+    "volume_size": Field(about="The size of the volume.", limits=text(VOLUME_SIZE, 16)),
     "volume_type": Field(about="The type of the volume.", limits={"enum": list(VOLUME_TYPES)}),
 }
 _METADATA_OPTIONS: Mapping[str, Field] = {
-    "http_endpoint": Field(about="Whether it answers. Absent: enabled.", limits=_SWITCH),
-    "http_protocol_ipv6": Field(about="Whether it answers over IPv6. Absent: disabled.", limits=_SWITCH),
+    "http_endpoint": Field(about="Whether the service is available. Absent: enabled.", limits=_SWITCH),
+    "http_protocol_ipv6": Field(about="Whether the service is available over IPv6. Absent: disabled.", limits=_SWITCH),
     "http_put_response_hop_limit": Field(
-        about="How many hops its answers survive. Absent: 1, in v1beta1 2.",
+        about="The hop limit of its responses. Absent: 1, in v1beta1 2.",
         limits={"minimum": 1, "maximum": 64},
         defaults={"v1beta1": 2},
     ),
     "http_tokens": Field(
-        about="Whether it insists on session tokens. Absent: required.", limits={"enum": ["required", "optional"]}
+        about="Whether session tokens are required. Absent: required.", limits={"enum": ["required", "optional"]}
     ),
 }
 _STATUS: Mapping[str, Field] = {
-    "subnets": Field(about="The subnets found, most free addresses first."),
-    "security_groups": Field(about="The security groups found."),
-    "amis": Field(about="The images found, newest first."),
-    "capacity_reservations": Field(about="The capacity reservations found."),
-    "instance_profile": Field(about="The instance profile the nodes run with."),
+    "subnets": Field(about="The matching subnets, most free addresses first."),
+    "security_groups": Field(about="The matching security groups."),
+    "amis": Field(about="The matching images, newest first."),
+    "capacity_reservations": Field(about="The matching capacity reservations."),
+    "instance_profile": Field(about="The instance profile of the nodes."),
 }
 
 EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
     model.EC2NodeClass: {
         "metadata": Field(about="Standard metadata."),
-        "spec": Field(about="What the instances are made from.", required_in=BOTH),
-        "status": Field(about="What the terms were resolved to."),
+        "spec": Field(about="The configuration of the instances.", required_in=BOTH),
+        "status": Field(about="The AWS resources that the terms resolve to."),
     },
     model.EC2NodeClassSpec: _SPEC,
     model.SubnetSelectorTerm: {"tags": _TAGS, "id": _id(SUBNET_ID, "The subnet.")},
@@ -159,7 +159,7 @@ EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
         ),
         "tags": _TAGS,
         "id": _id(AMI_ID, "The image."),
-        "name": Field(about="The name of the image; * stands for anything.", limits=_NAME),
+        "name": Field(about="The name of the image; * matches any text.", limits=_NAME),
         "owner": Field(about="An account, self, amazon or aws-marketplace.", limits=_NAME),
         "ssm_parameter": Field(about="An SSM parameter that holds the id of an image.", limits={"maxLength": 2048}),
     },
@@ -167,7 +167,7 @@ EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
         "tags": _TAGS,
         "id": _id(RESERVATION_ID, "The capacity reservation."),
         "owner_id": Field(about="The account that owns it.", limits=_NAME),
-        "instance_match_criteria": Field(about="Who may use it.", limits={"enum": ["open", "targeted"]}),
+        "instance_match_criteria": Field(about="Which instances may use it.", limits={"enum": ["open", "targeted"]}),
     },
     model.PlacementGroupSelector: {
         "name": Field(about="The name of the placement group.", limits=_NAME),
@@ -176,14 +176,14 @@ EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
     model.BlockDevice: _BLOCK_DEVICE,
     model.BlockDeviceMapping: {
         "device_name": Field(about="The device, such as /dev/xvda.", limits=_NAME),
-        "ebs": Field(about="The EBS volume behind it."),
-        "root_volume": Field(about="Whether the kubelet keeps pods' ephemeral storage on it."),
+        "ebs": Field(about="The EBS volume of the device."),
+        "root_volume": Field(about="Whether the kubelet stores ephemeral storage of pods on it."),
     },
     model.MetadataOptions: _METADATA_OPTIONS,
     model.NetworkInterface: {
         "network_card_index": _at_least(0, "The network card it belongs to."),
-        "device_index": _at_least(0, "Its place on the card."),
-        "interface_type": Field(about="What it is for.", limits={"enum": ["interface", "efa-only"]}),
+        "device_index": _at_least(0, "Its device index on the card."),
+        "interface_type": Field(about="The type of the interface.", limits={"enum": ["interface", "efa-only"]}),
     },
     model.ResolvedSubnet: {
         "id": Field(about="The subnet."),
@@ -195,17 +195,17 @@ EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
         "id": Field(about="The image."),
         "name": Field(about="Its name."),
         "deprecated": Field(about="Whether its owner deprecated it."),
-        "requirements": Field(about="What an instance type must be to run it."),
+        "requirements": Field(about="The requirements on instance types that run it."),
     },
     model.ResolvedCapacityReservation: {
         "id": Field(about="The capacity reservation."),
-        "availability_zone": Field(about="Where."),
-        "instance_type": Field(about="Of what."),
-        "instance_match_criteria": Field(about="Who may use it."),
+        "availability_zone": Field(about="Its availability zone."),
+        "instance_type": Field(about="Its instance type."),
+        "instance_match_criteria": Field(about="Which instances may use it."),
         "owner_id": Field(about="The account that owns it."),
-        "reservation_type": Field(about="default or capacity-block."),
-        "interruptible": Field(about="Whether EC2 may take it back."),
-        "state": Field(about="active or expiring."),
+        "reservation_type": Field(about="Either default or capacity-block."),
+        "interruptible": Field(about="Whether EC2 may reclaim it."),
+        "state": Field(about="Either active or expiring."),
         "end_time": Field(about="When it ends."),
     },
     model.EC2NodeClassStatus: _STATUS,

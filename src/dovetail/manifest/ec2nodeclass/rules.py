@@ -1,6 +1,7 @@
-"""What the fields of an EC2NodeClass must agree on, each rule for the API server (CEL) and for Python, as in `rules`.
+"""Validation rules over the fields of an EC2NodeClass, each as CEL and as a Python predicate (see `cel_rules`).
 
-Keeps Karpenter's semantics: what a selector term may combine, aliases that stand alone, one identity for the nodes.
+They follow Karpenter: which fields a selector term may combine, that an alias is the only AMI term, and that exactly
+one of role and instanceProfile is set.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,55 +24,55 @@ def _listed(names: Iterable[str]) -> str:
     return "[" + ", ".join(f"'{name}'" for name in names) + "]"
 
 
-def _selects(names: tuple[str, ...], where: str) -> Rule:
-    """A term says something."""
+def _needs_one_of(names: tuple[str, ...], where: str) -> Rule:
+    """A term must select by at least one of the fields."""
     return _rule(
         " || ".join(f"has(self.{name})" for name in names),
         f"a term of {where} must have at least one of {_listed(names)}",
         lambda term: any(name in term for name in names),
-        "name what the term selects, or remove it",
+        "add a field, or remove the term",
     )
 
 
-def _alone(name: str, others: tuple[str, ...], where: str) -> Rule:
-    """One way of selecting that leaves nothing for the others to say."""
+def _not_combined(name: str, others: tuple[str, ...], where: str) -> Rule:
+    """A field that cannot be combined with others in a term."""
     return _rule(
         f"!has(self.{name}) || !({' || '.join(f'has(self.{other})' for other in others)})",
-        f"'{name}' stands alone in a term of {where}",
+        f"'{name}' cannot be combined with other fields in a term of {where}",
         lambda term: name not in term or not any(other in term for other in others),
-        f"keep '{name}' alone, and put the rest into a term of its own",
+        f"keep only '{name}', and move the other fields to a separate term",
     )
 
 
 _SUBNETS, _GROUPS, _IMAGES = "subnetSelectorTerms", "securityGroupSelectorTerms", "amiSelectorTerms"
 _RESERVATIONS = "capacityReservationSelectorTerms"
-SUBNET_TERM = (_selects(("tags", "id"), _SUBNETS), _alone("id", ("tags",), _SUBNETS))
+SUBNET_TERM = (_needs_one_of(("tags", "id"), _SUBNETS), _not_combined("id", ("tags",), _SUBNETS))
 SECURITY_GROUP_TERM = (
-    _selects(("tags", "id", "name"), _GROUPS),
-    _alone("id", ("tags", "name"), _GROUPS),
-    _alone("name", ("tags", "id"), _GROUPS),
+    _needs_one_of(("tags", "id", "name"), _GROUPS),
+    _not_combined("id", ("tags", "name"), _GROUPS),
+    _not_combined("name", ("tags", "id"), _GROUPS),
 )
 _IMAGE_FIELDS = ("alias", "tags", "id", "name", "ssmParameter")
 AMI_TERM = (
-    _selects(_IMAGE_FIELDS, _IMAGES),
+    _needs_one_of(_IMAGE_FIELDS, _IMAGES),
     *(
-        _alone(name, tuple(other for other in (*_IMAGE_FIELDS, "owner") if other != name), _IMAGES)
+        _not_combined(name, tuple(other for other in (*_IMAGE_FIELDS, "owner") if other != name), _IMAGES)
         for name in ("alias", "id", "ssmParameter")
     ),
 )
 RESERVATION_TERM = (
-    _selects(("tags", "id", "ownerID", "instanceMatchCriteria"), _RESERVATIONS),
-    _alone("id", ("tags", "ownerID", "instanceMatchCriteria"), _RESERVATIONS),
+    _needs_one_of(("tags", "id", "ownerID", "instanceMatchCriteria"), _RESERVATIONS),
+    _not_combined("id", ("tags", "ownerID", "instanceMatchCriteria"), _RESERVATIONS),
 )
 PLACEMENT_GROUP = (
     _rule(
         "has(self.name) != has(self.id)",
-        "a placement group is named by exactly one of ['name', 'id']",
+        "a placement group needs exactly one of ['name', 'id']",
         lambda selector: ("name" in selector) != ("id" in selector),
         "keep one of them",
     ),
 )
-TAGS_SAY_SOMETHING = _rule(
+NO_EMPTY_TAGS = _rule(
     "self.all(x, x != '' && self[x] != '')",
     "tags have neither empty keys nor empty values",
     lambda tags: all(key != "" and value != "" for key, value in tags.items()),
@@ -92,9 +93,9 @@ INSTANCE_TAGS = (
     ),
     _rule(
         f"self.all(x, !(x in {_listed((*RESERVED_TAGS, _CLUSTER_NAME_TAG))}) && !x.startsWith('{_CLUSTER_TAG}'))",
-        f"the tags {', '.join(RESERVED_TAGS)}, {_CLUSTER_NAME_TAG} and {_CLUSTER_TAG}* belong to the controller",
+        f"the tags {', '.join(RESERVED_TAGS)}, {_CLUSTER_NAME_TAG} and {_CLUSTER_TAG}* are reserved for the controller",
         lambda tags: not any(map(_is_reserved, tags)),
-        "leave it out: every instance gets it",
+        "leave it out: the controller adds it to every instance",
     ),
 )
 
@@ -113,7 +114,7 @@ ALIAS = (
     ),
     _rule(
         f"!self.lowerAscii().startsWith('windows') || self.endsWith('@{LATEST}')",
-        "Windows images have no versions to pin",
+        "the version of a Windows image cannot be pinned",
         lambda alias: not _alias_parts(alias)[0].startswith("windows") or _alias_parts(alias)[1] == LATEST,
         f"write @{LATEST}",
     ),
@@ -135,13 +136,13 @@ VOLUME = (
         "has(self.snapshotID) || has(self.volumeSize)",
         "a volume has a volumeSize or a snapshotID",
         lambda ebs: "snapshotID" in ebs or "volumeSize" in ebs,
-        "say how large it is, such as volumeSize: 20Gi",
+        "add its size, such as volumeSize: 20Gi",
     ),
     _rule(
         "!has(self.volumeInitializationRate) || has(self.snapshotID)",
-        "volumeInitializationRate is about volumes made from a snapshotID",
+        "volumeInitializationRate needs a snapshotID",
         lambda ebs: "volumeInitializationRate" not in ebs or "snapshotID" in ebs,
-        "leave it out, or name the snapshot",
+        "leave it out, or add the snapshotID",
     ),
 )
 NOT_EMPTY = _rule("self != ''", "may not be empty", lambda text: text != "", "leave the field out, or fill it")
@@ -161,22 +162,22 @@ _HAS_ALIAS = f"(has(self.{_IMAGES}) && self.{_IMAGES}.exists(x, has(x.alias)))"
 SPEC = (
     _rule(
         "has(self.role) != has(self.instanceProfile)",
-        "exactly one of ['role', 'instanceProfile'] gives the nodes their identity",
+        "exactly one of ['role', 'instanceProfile'] must be set",
         lambda spec: ("role" in spec) != ("instanceProfile" in spec),
-        "keep 'role' to have an instance profile made from it, or 'instanceProfile' to bring your own",
+        "keep 'role' to have an instance profile created for it, or 'instanceProfile' to use an existing one",
     ),
     _rule(
         f"has(self.amiFamily) || {_HAS_ALIAS}",
-        "amiFamily must be given unless amiSelectorTerms has an alias",
+        "amiFamily must be set unless amiSelectorTerms has an alias",
         lambda spec: "amiFamily" in spec or any("alias" in term for term in spec.get(_IMAGES, ())),
-        "say which family the images are of, such as amiFamily: AL2023, or select them by alias",
+        "set the family of the images, such as amiFamily: AL2023, or select them by alias",
     ),
     _rule(
         f"!has(self.amiFamily) || !has(self.{_IMAGES}) || self.{_IMAGES}.all(x, !has(x.alias)"
         " || self.amiFamily == 'Custom' || x.alias.split('@')[0].lowerAscii() == self.amiFamily.lowerAscii())",
         "amiFamily must be the family of the alias, or Custom",
         _family_agrees,
-        "leave out amiFamily: the alias names it",
+        "leave out amiFamily: the alias implies it",
         at="amiFamily",
     ),
     _rule(

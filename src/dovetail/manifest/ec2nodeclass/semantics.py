@@ -1,7 +1,7 @@
-"""Faults of an EC2NodeClass that no schema can say: what the kubelet is told, and interfaces that share a place.
+"""Faults of an EC2NodeClass that a schema cannot express: kubelet settings, and duplicate network interfaces.
 
-The kubelet block is passed on as it is, so the schema lets anything through. What nodes are planned by is checked here
-to the letter; other settings are the kubelet's own business.
+The schema allows any kubelet settings, because they are passed on to the kubelet. Those that determine the capacity of
+nodes are checked here; the others are left to the kubelet.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,12 +34,17 @@ def ec2_class_faults(document: Plain) -> Iterator[Fault]:
     for index, each in enumerate(interfaces if isinstance(interfaces, list) else ()):
         place = (_mapping(each).get("networkCardIndex", 0), _mapping(each).get("deviceIndex", 0))
         if repr(place) in seen:
-            yield Fault(f"spec.networkInterfaces[{index}]", "has the place of an earlier interface", each, "remove one")
+            yield Fault(
+                f"spec.networkInterfaces[{index}]",
+                "has the card and device index of an earlier interface",
+                each,
+                "remove one",
+            )
         seen.add(repr(place))
 
 
 def kubelet_faults(kubelet: Plain, path: str) -> Iterator[Fault]:
-    """Faults of the settings that nodes are planned by."""
+    """Faults of the kubelet settings that determine the capacity of nodes."""
     for name in ("maxPods", "podsPerCore"):
         value = kubelet.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
@@ -51,28 +56,30 @@ def kubelet_faults(kubelet: Plain, path: str) -> Iterator[Fault]:
     soft, grace = _mapping(kubelet.get("evictionSoft")), _mapping(kubelet.get("evictionSoftGracePeriod"))
     for name in sorted(map(str, soft.keys() ^ grace.keys())):
         place, other = ("evictionSoft", "evictionSoftGracePeriod")[:: 1 if name in soft else -1]
-        yield Fault(join(f"{path}.{place}", name), f"has no entry in {other}", None, "the two come in pairs")
+        yield Fault(
+            join(f"{path}.{place}", name), f"has no entry in {other}", None, "every signal needs an entry in both"
+        )
     high, low = kubelet.get(_HIGH), kubelet.get(_LOW)
     if isinstance(high, int) and isinstance(low, int) and high <= low:
-        yield Fault(f"{path}.{_HIGH}", f"must be greater than {_LOW}", high, "raise the one or lower the other")
+        yield Fault(f"{path}.{_HIGH}", f"must be greater than {_LOW}", high, f"raise it, or lower {_LOW}")
 
 
-def class_advice(document: Plain) -> Iterator[Fault]:
-    """Texts that a template left open: the API server takes them, and then nothing is found."""
-    yield from _open_texts(_mapping(document.get("spec")), "spec")
+def placeholder_warnings(document: Plain) -> Iterator[Fault]:
+    """Warn about unfilled template placeholders: the API server accepts them, but they match nothing."""
+    yield from _placeholders(_mapping(document.get("spec")), "spec")
 
 
-def _open_texts(value: Any, path: str) -> Iterator[Fault]:
+def _placeholders(value: Any, path: str) -> Iterator[Fault]:
     if isinstance(value, dict):
         for name, each in value.items():
             if name != "userData":
-                yield from _open_texts(each, join(path, str(name)))
+                yield from _placeholders(each, join(path, str(name)))
     elif isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _open_texts(each, f"{path}[{index}]")
+            yield from _placeholders(each, f"{path}[{index}]")
     elif isinstance(value, str) and ((mark := placeholder_in(value)) or value.startswith("$")):
         remedy = "render the template first (helm template, envsubst)"
-        yield Fault(path, f"still holds the placeholder {mark or value}, so it will match nothing", value, remedy)
+        yield Fault(path, f"still contains the placeholder {mark or value}, so it will match nothing", value, remedy)
 
 
 def _amounts(amounts: Any, path: str, names: tuple[str, ...], *, percent: bool) -> Iterator[Fault]:
@@ -81,7 +88,7 @@ def _amounts(amounts: Any, path: str, names: tuple[str, ...], *, percent: bool) 
     for name, amount in _mapping(amounts).items():
         here = join(path, str(name))
         if name not in names:
-            yield Fault(here, "is not a name the kubelet knows here", name, f"choose from {', '.join(names)}")
+            yield Fault(here, "is not a name that the kubelet supports here", name, f"choose from {', '.join(names)}")
         problem = _amount_problem(amount, percent=percent)
         if problem:
             yield Fault(here, problem, amount, "write 500Mi or 5%" if percent else "write an amount such as 500Mi")

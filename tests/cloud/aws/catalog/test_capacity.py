@@ -1,4 +1,4 @@
-"""How much room a node has: held against what Karpenter publishes for every type, and edge by edge."""
+"""Capacity and overhead of nodes, compared with what Karpenter publishes for every type, and edge cases."""
 
 import csv
 import gzip
@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import facts_by_type, read_machine, requirements_of
+from dovetail.cloud.aws.catalog.ec2_instance_type import facts_by_type, parse_instance_type, requirements_of
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
 from dovetail.manifest.validation import read
 from dovetail.model.catalog import InstanceType
@@ -22,7 +22,7 @@ from manifest.ec2nodeclass_corpus import ec2_class
 
 PUBLISHED = Path(__file__).parents[3] / "data" / "ec2_allocatable.csv.gz"
 TWO_CARDS = {"i7ie.48xlarge", "i7ie.metal-48xl", "i8ge.48xlarge", "i8ge.metal-48xl"}
-"""Published when EC2 did not yet tell their network cards apart."""
+"""Published before EC2 distinguished their network cards."""
 
 
 @cache
@@ -32,7 +32,7 @@ def described():
 
 
 def ec2_type(name):
-    return read_machine(described()[name], facts_by_type())
+    return parse_instance_type(described()[name], facts_by_type())
 
 
 def allocatable(name, shape=NodeClassShape(family="AL2023"), margins=Margins()):  # noqa: B008 - frozen values
@@ -42,7 +42,7 @@ def allocatable(name, shape=NodeClassShape(family="AL2023"), margins=Margins()):
 
 
 def shape(**spec):
-    """The shape of a class as it is written."""
+    """The shape of a class with this spec."""
     _, value = read(ec2_class(**spec))
     return shape_of(value.spec)
 
@@ -156,7 +156,7 @@ def test_devices_are_counted(name, resource, amount):
     assert capacity_of(ec2_type(name), NodeClassShape(family="AL2023"), Margins())[resource] == Quantity.of(amount)
 
 
-def test_a_machine_without_a_device_does_not_speak_of_it():
+def test_an_instance_type_without_a_device_lacks_its_labels():
     assert labels.NVIDIA_GPU not in capacity_of(ec2_type("m5.large"), NodeClassShape(family="AL2023"), Margins())
 
 
@@ -174,7 +174,7 @@ def labels_of(name, family="AL2023"):
         ("m6g.medium", {"cpu-manufacturer": "aws", "network-bandwidth": "500", "hypervisor": "nitro"}),
     ],
 )
-def test_labels_say_what_a_machine_is(name, wanted):
+def test_labels_describe_the_instance_type(name, wanted):
     said = labels_of(name).labels()
     assert {key: said[f"karpenter.k8s.aws/instance-{key}"] for key in wanted} == wanted
 

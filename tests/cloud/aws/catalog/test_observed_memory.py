@@ -1,4 +1,4 @@
-"""The memory that nodes turn out to have takes the place of the estimate, for their type and image alone."""
+"""Observed memory of nodes replaces the estimate, for their instance type and image only."""
 
 from cloud.aws.account import parameter
 from cloud.aws.claims import REF, claim
@@ -14,7 +14,7 @@ M5 = "m5.large"
 
 
 async def joined(account, number, memory, image=None, registered="True"):
-    """A claim whose node has joined with that much memory."""
+    """A claim whose node registered with that much memory."""
     name = f"node-{number}"
     capacity = {"memory": Quantity.parse(memory)} if memory else {}
     await account.world.create(NODE, Node(metadata=ObjectMeta(name=name), status=NodeStatus(capacity=capacity)))
@@ -30,7 +30,7 @@ async def joined(account, number, memory, image=None, registered="True"):
 
 
 async def told(account, name=M5):
-    """The memory of a type as it is planned with."""
+    """Capacity and allocatable memory of an instance type."""
     found = {each.name: each for each in await account.provider.types_of(await account.read())}
     return found[name].capacity["memory"], found[name].allocatable["memory"]
 
@@ -66,7 +66,7 @@ def test_another_image_is_another_matter(ready):
     ready(story)
 
 
-def test_who_has_not_joined_or_does_not_say_is_asked_again(ready):
+def test_nodes_without_memory_are_read_again(ready):
     async def story(account):
         early, silent = await joined(account, 1, "7000Mi", registered="Unknown"), await joined(account, 2, "")
         await account.kept([early, silent, claim()])

@@ -1,4 +1,4 @@
-"""A queue full of warnings, and the controller that works it off: what stories about backlogs share."""
+"""A full interruption queue and the controller that empties it, shared by tests and benchmarks."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ from dovetail.settings import Settings
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 DEPTH = 150
-"""Messages that wait at the same time: moto looks through all of them for every request."""
+"""Maximum of queued messages: moto searches all of them for every request."""
 JUNK = ("not json", "{", "[1, 2]", '{"version": "0"}', spot(7), spot("somewhere"))
 
 
@@ -30,7 +30,7 @@ class Quiet:
     """Publishes nothing."""
 
     def publish(self, notice):
-        """Nobody reads it."""
+        """Ignored."""
 
 
 def instance(number):
@@ -94,7 +94,7 @@ async def new_backlog(account):
 
 @asynccontextmanager
 async def handling(account, metrics, polling):
-    """The controller of interruptions, listening to the account's queue, over the claims of the world."""
+    """The interruption controller on the account's queue, with the claims of the world."""
     state = ClusterState(account.world)
     source = SqsQueue(account.parts.aws, account.name, metrics, polling)
     context = ControllerContext(

@@ -1,4 +1,4 @@
-"""Events as EventBridge puts them into a queue."""
+"""Examples of EventBridge events in a queue."""
 
 import json
 from datetime import UTC, datetime

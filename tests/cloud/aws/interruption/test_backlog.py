@@ -1,4 +1,4 @@
-"""Many messages, some of them junk and some of them twice: every instance that was warned of is acted upon."""
+"""Many messages, some malformed and some duplicated: every interrupted instance is handled."""
 
 from cloud.aws.interruption.backlog import work_off
 

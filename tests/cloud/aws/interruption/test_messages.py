@@ -1,4 +1,4 @@
-"""EventBridge events, read strictly."""
+"""Strict parsing of EventBridge events."""
 
 import json
 from contextlib import suppress
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud.aws.interruption.events import SENT, change, event, health, rebalance, reservation, spot
-from dovetail.cloud.aws.interruption.sqs import NOTICE, Malformed, read_message
+from dovetail.cloud.aws.interruption.sqs import NOTICE, Malformed, parse_message
 from dovetail.ports.interruption import Interruption, InterruptionKind
 
 KIND = InterruptionKind
@@ -39,7 +39,7 @@ MONDAY = datetime(2026, 3, 9, 5, tzinfo=UTC)
     ],
 )
 def test_every_documented_kind_is_understood(body, meant):
-    read = read_message(body)
+    read = parse_message(body)
     assert read.interruption == meant
     assert read.sent_at == SENT
 
@@ -62,7 +62,7 @@ def test_every_documented_kind_is_understood(body, meant):
     ],
 )
 def test_what_is_not_about_us_asks_for_nothing(body):
-    assert read_message(body).interruption is None
+    assert parse_message(body).interruption is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_what_is_not_about_us_asks_for_nothing(body):
 )
 def test_what_does_not_look_as_documented_is_malformed_and_never_guessed_at(body):
     with pytest.raises(Malformed):
-        read_message(body)
+        parse_message(body)
 
 
 json_values = st.recursive(
@@ -104,16 +104,16 @@ KNOWN = [json.loads(each) for each in (spot("i-1"), rebalance("i-1"), change("i-
 
 
 @given(st.sampled_from(KNOWN), st.dictionaries(st.sampled_from(sorted(KNOWN[0])), json_values, max_size=2), json_values)
-def test_nothing_that_may_lie_in_a_queue_breaks_the_reader(known, changed, detail):
+def test_no_message_content_breaks_the_parser(known, changed, detail):
     for body in (known | changed, known | {"detail": detail}, known["detail"] | changed):
         with suppress(Malformed):
-            read_message(json.dumps(body))
+            parse_message(json.dumps(body))
 
 
 @given(st.text())
 def test_no_text_breaks_the_reader(body):
     with suppress(Malformed):
-        assert read_message(body).interruption is None
+        assert parse_message(body).interruption is None
 
 
 def test_a_warning_leaves_two_minutes():

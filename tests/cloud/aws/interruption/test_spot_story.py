@@ -1,4 +1,4 @@
-"""A spot warning in the queue, with everything alive: controllers, cluster, and EC2 and SQS over HTTP."""
+"""A spot interruption notice in the queue, with real controllers, a simulated cluster, and EC2 and SQS over HTTP."""
 
 import json
 
@@ -26,7 +26,7 @@ def life(moto, monkeypatch):
 
 
 def impatient(asked):
-    """Questions stand for no longer than a second: time is hurried here, moto's is not."""
+    """Limits long polls to a second: the clock of the loop is accelerated, that of moto is not."""
     asked.body = json.dumps(asked.given | {"WaitTimeSeconds": 1}).encode()
 
 
@@ -45,7 +45,7 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
         await aws.call("sqs", "send_message", QueueUrl=url, MessageBody=spot(instance, life.world.clock.now()))
 
         unavailable = life.parts.supplier.parts.unavailable
-        await life.until(lambda: unavailable.covers(OfferingKey(*offering)), within=600)
+        await life.until(lambda: unavailable.is_unavailable(OfferingKey(*offering)), within=600)
         moved = lambda: warned.provider_id not in {each.provider_id for each in life.claims}  # noqa: E731
         await life.until(lambda: moved() and life.running(2) and life.settled(), within=1800)
         after = {claim.provider_id: claim for claim in life.claims}

@@ -1,4 +1,4 @@
-"""An SQS queue as a source of warnings, over HTTP."""
+"""An SQS queue as an interruption source, over HTTP."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from dovetail.cloud.aws.interruption.sqs import Polling, QueueMissing, SqsQueue
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.interruption import InterruptionKind
 
-BRIEF = Polling(wait=1, hidden=1)
+BRIEF = Polling(wait=1, visibility=1)
 
 
 def source(account, **given):
@@ -56,7 +56,7 @@ def test_what_cannot_be_read_is_set_aside_and_counted_and_does_not_hold_up_the_r
         assert await backlog.waiting() == 1
         assert figure(metrics, "dovetail_interruption_messages_set_aside_total") == 3
         assert figure(metrics, "karpenter_interruption_received_messages_total") == 3
-        told = [record for record in caplog.records if record.message == "message set aside"]
+        told = [record for record in caplog.records if record.message == "malformed message discarded"]
         assert max(len(record.excerpt) for record in told) == 200
         assert all(record.why and record.id and record.queue == account.name for record in told)
 
@@ -95,7 +95,7 @@ def test_a_queue_that_is_missing_is_named_with_the_remedy_and_found_once_it_is_t
     live(story)
 
 
-def test_a_full_queue_is_read_by_ever_more_receivers_at_most_ten_and_an_empty_one_by_one(live):
+def test_a_full_queue_is_read_by_up_to_ten_receivers_and_an_empty_one_by_one(live):
     async def story(account):
         queue, rounds, full = source(account), [], [True]
         await new_backlog(account)
@@ -154,7 +154,7 @@ def test_acknowledging_many_takes_a_request_for_every_ten(live):
     live(story)
 
 
-def test_a_message_that_could_not_be_deleted_is_told(live):
+def test_a_message_that_could_not_be_deleted_is_reported(live):
     async def story(account):
         backlog, queue = await new_backlog(account), source(account)
         await backlog.send(spot("i-1"))
@@ -180,7 +180,7 @@ def test_waiting_for_messages_can_be_called_off(live):
     live(story)
 
 
-def test_the_queue_is_asked_to_wait_as_long_as_it_can(live):
+def test_the_queue_is_read_with_long_polling(live):
     async def story(account):
         await new_backlog(account)
         account.proxy.on("ReceiveMessage", lambda _: json_reply({}))

@@ -1,4 +1,4 @@
-"""Failed status checks and scheduled events, as EC2 tells of them."""
+"""Failed status checks and scheduled events of EC2."""
 
 from datetime import timedelta
 
@@ -7,7 +7,7 @@ import pytest
 from cloud.aws.account import NOON
 from cloud.aws.proxy import ec2_reply
 from dovetail.cloud.aws.clients import AwsError
-from dovetail.cloud.aws.interruption.status_checks import REFUSED_SECONDS, StatusChecks
+from dovetail.cloud.aws.interruption.status_checks import UNAUTHORIZED_POLL_SECONDS, StatusChecks
 from dovetail.ports.interruption import InterruptionKind
 
 KIND = InterruptionKind
@@ -34,14 +34,14 @@ def scheduled(instance, *events):
 
 
 def telling(account, **items):
-    """EC2 as it answers by the filter it is asked with."""
+    """Responses of EC2 by filter."""
 
     def answer(asked):
         body = items.get(asked.given["Filter.1.Name"].replace("-", "_").replace(".", "_"), "")
         return ec2_reply("DescribeInstanceStatus", f"<instanceStatusSet>{body}</instanceStatusSet>")
 
     account.proxy.on("DescribeInstanceStatus", answer)
-    return StatusChecks(account.parts.aws, account.clock, every=0.0)
+    return StatusChecks(account.parts.aws, account.clock, poll_seconds=0.0)
 
 
 async def told(checks):
@@ -89,7 +89,7 @@ def test_events_to_come_count_at_once_and_those_that_are_over_do_not(live):
 
 def test_nothing_wrong_costs_three_requests_whatever_there_is(live):
     async def story(account):
-        checks = StatusChecks(account.parts.aws, account.clock, every=0.0)
+        checks = StatusChecks(account.parts.aws, account.clock, poll_seconds=0.0)
         assert await checks.receive() == []
         await checks.acknowledge([])
         assert account.proxy.calls == {"DescribeInstanceStatus": 3}
@@ -97,7 +97,7 @@ def test_nothing_wrong_costs_three_requests_whatever_there_is(live):
     live(story)
 
 
-def test_refused_for_lack_of_permission_it_is_asked_again_after_an_hour(live, monkeypatch):
+def test_after_a_denied_request_the_next_poll_is_an_hour_later(live, monkeypatch):
     async def story(account):
         checks, slept = StatusChecks(account.parts.aws, account.clock), []
 
@@ -112,6 +112,6 @@ def test_refused_for_lack_of_permission_it_is_asked_again_after_an_hour(live, mo
                 await checks.receive()
         await checks.receive()
         await checks.receive()
-        assert slept == [0.0, 0.0, REFUSED_SECONDS, 60.0]
+        assert slept == [0.0, 0.0, UNAUTHORIZED_POLL_SECONDS, 60.0]
 
     live(story)

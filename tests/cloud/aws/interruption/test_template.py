@@ -1,4 +1,4 @@
-"""The CloudFormation template, made into a stack: what EventBridge is told arrives in the queue and is understood."""
+"""The CloudFormation template as a stack: EventBridge events arrive in the queue and are parsed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Launches tried before they are needed, over HTTP: what EC2 does not permit is said on the class, and nothing else."""
+"""Launch dry runs, over HTTP: denied permissions are shown on the class, other errors are not."""
 
 import pytest
 
@@ -17,21 +17,21 @@ STEPS = ("CreateLaunchTemplate", "CreateFleet", "RunInstances")
 
 @pytest.fixture
 def tried(live):
-    """A story on an account whose classes are tried."""
+    """A scenario on an account with dry runs enabled."""
     return lambda story, **given: live(story, disable_dry_run=False, **given)
 
 
 def tries(account):
-    """How often each step was asked for."""
+    """How often each step was requested."""
     return [account.proxy.calls[step] for step in STEPS]
 
 
 def only_trials(account, code, step):
-    """Answer trials of a step with this code."""
+    """Let the dry run of a step fail with this code."""
     account.proxy.on(step, lambda asked: ec2_error(code, 403) if asked.given.get("DryRun") == "true" else None)
 
 
-def test_a_class_is_ready_once_ec2_says_that_a_launch_is_permitted_and_nothing_is_launched(tried):
+def test_a_class_is_ready_once_the_dry_run_succeeds_and_nothing_is_launched(tried):
     async def story(account):
         await account.create(account.node_class())
         await account.kept()
@@ -57,7 +57,7 @@ def test_what_went_well_is_good_for_half_an_hour_or_until_the_class_changes(trie
         await account.kept()
         assert tries(account) == [1, 1, 1]
         account.clock.pass_(minutes=1)
-        await account.parts.templates.sweep()
+        await account.parts.templates.delete_unused()
         await account.kept()
         assert tries(account) == [2, 2, 2]
         patch = Patch({"spec": {"userData": "echo"}})
@@ -69,7 +69,7 @@ def test_what_went_well_is_good_for_half_an_hour_or_until_the_class_changes(trie
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_what_is_not_permitted_is_said_and_looked_at_again_a_minute_later(tried, step):
+def test_a_denied_permission_is_shown_and_checked_again_a_minute_later(tried, step):
     async def story(account):
         account.proxy.refuse(step, "UnauthorizedOperation", status=403)
         await account.create(account.node_class())
@@ -114,7 +114,7 @@ def test_other_faults_of_a_trial_are_left_to_the_launch_to_tell(tried):
     tried(story)
 
 
-def test_while_ec2_cannot_be_asked_a_new_class_waits_and_a_ready_one_stays_so(tried):
+def test_while_ec2_is_unreachable_a_new_class_waits_and_a_ready_one_stays_ready(tried):
     async def story(account):
         only_trials(account, "RequestLimitExceeded", "CreateFleet")
         await account.create(account.node_class())
@@ -134,8 +134,8 @@ def test_while_ec2_cannot_be_asked_a_new_class_waits_and_a_ready_one_stays_so(tr
     tried(story)
 
 
-def test_only_what_pools_of_the_class_may_buy_is_tried(tried):
-    """Accounts forbid types, and what nobody asks for must not keep a class from being ready."""
+def test_only_types_that_the_pools_of_the_class_allow_are_tried(tried):
+    """An account may deny types that no NodePool uses; that must not keep a class from being ready."""
 
     async def story(account):
         spot = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}

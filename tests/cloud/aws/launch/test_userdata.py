@@ -1,4 +1,4 @@
-"""What instances are told when they start, in the language of each family."""
+"""The user data of each AMI family."""
 
 import base64
 import tomllib
@@ -8,7 +8,7 @@ import pytest
 from cloud.aws.claims import claim
 from cloud.aws.nodes import node_config
 from dovetail.cloud.aws.eks_cluster import ClusterFacts
-from dovetail.cloud.aws.launch.userdata import boot_of, user_data
+from dovetail.cloud.aws.launch.userdata import bootstrap_config, user_data
 from dovetail.cloud.aws.launch.userdata_shell import kebab
 from dovetail.manifest.validation import read
 from dovetail.model.taints import Taint
@@ -22,7 +22,7 @@ def told(alias, **spec):
     _, value = read(ec2_class(amiSelectorTerms=[{"alias": f"{alias}@latest"}], **spec))
     asked = claim(taints=(Taint("dedicated", "a", "NoSchedule"),))
     asked.metadata.labels["topology.kubernetes.io/zone"] = "a"
-    encoded = user_data(value.spec, boot_of(asked, "spot", value.spec, ("demo", FACTS)))
+    encoded = user_data(value.spec, bootstrap_config(asked, "spot", value.spec, ("demo", FACTS)))
     return base64.b64decode(encoded).decode()
 
 
@@ -67,7 +67,7 @@ MIME = (
 
 
 @pytest.mark.parametrize("mine", [MIME, "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec: {mine: 1}\n"])
-def test_al2023_keeps_the_parts_of_the_user_and_has_the_last_word(mine):
+def test_al2023_keeps_the_parts_of_the_user_and_appends_its_part(mine):
     text = told("al2023", userData=mine, instanceStorePolicy="RAID0")
     assert text.count("Content-Type: application/node.eks.aws") == 2
     assert text.index("mine: 1") < text.index("apiServerEndpoint")

@@ -1,4 +1,4 @@
-"""Where the images of an alias are published, and which machines each is for."""
+"""The SSM parameters of an alias, and the instance types of each image."""
 
 import pytest
 
@@ -67,13 +67,13 @@ def ec2_type(architecture, gpus="", accelerators=""):
         (ec2_type("amd64", accelerators="6"), ("amd64", "neuron")),
     ],
 )
-def test_each_machine_gets_the_image_with_its_drivers(wanted, image):
+def test_each_instance_type_gets_the_image_with_its_drivers(wanted, image):
     images = aliased_images(AMISelectorTerm(alias="al2023@latest"), "1.31")
     amis = [ResolvedAMI(id=f"{each.architecture} {each.variant}", requirements=each.requirements) for each in images]
     assert image_for(wanted, amis).id == " ".join(image)
 
 
-def test_a_machine_nothing_was_built_for_gets_none():
+def test_an_instance_type_without_a_matching_image_gets_none():
     amis = [
         ResolvedAMI(id="a", requirements=aliased_images(AMISelectorTerm(alias="al2023@latest"), "1.31")[0].requirements)
     ]

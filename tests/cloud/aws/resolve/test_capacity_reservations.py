@@ -1,4 +1,4 @@
-"""What becomes of nodes when their reserved capacity ends, over HTTP: on demand from then on, or gone in time."""
+"""Nodes whose reserved capacity ends, over HTTP: relabeled as on-demand, or drained in time."""
 
 from datetime import timedelta
 
@@ -28,7 +28,7 @@ def block(ends_at):
 
 @pytest.fixture
 def reserved(live):
-    """A story about a claim on a reservation, written down as the lifecycle does it, with its node."""
+    """A scenario with a claim on a reservation and its node, as the lifecycle controller writes them."""
 
     def told(story, reservation=OPEN):
         async def main(account):
@@ -51,12 +51,12 @@ def reserved(live):
 
 
 async def said(account, claim):
-    """The capacity type that node and claim tell."""
+    """The capacity type labels of node and claim."""
     found = [await account.world.get(NODE, NODE_KEY), await account.world.get(NODE_CLAIM, claim.key)]
     return [each.metadata.labels[CAPACITY_TYPE] for each in found]
 
 
-def test_a_node_whose_reservation_ended_is_on_demand_from_then_on(reserved):
+def test_a_node_whose_reservation_ended_is_relabeled_as_on_demand(reserved):
     async def story(account, claim):
         await account.provider.list()
         await account.kept([claim])
@@ -77,7 +77,7 @@ def test_a_node_whose_reservation_ended_is_on_demand_from_then_on(reserved):
     reserved(story)
 
 
-def test_an_instance_that_was_seen_without_its_reservation_once_is_asked_for_again(reserved):
+def test_a_cached_instance_without_its_reservation_is_described_again(reserved):
     async def story(account, claim):
         drawn_on = account.proxy.fleets.reserved.copy()
         account.proxy.fleets.reserved.clear()
@@ -89,7 +89,7 @@ def test_an_instance_that_was_seen_without_its_reservation_once_is_asked_for_aga
     reserved(story)
 
 
-def test_a_claim_without_its_node_or_on_its_way_out_is_no_fault(reserved):
+def test_a_claim_without_a_node_or_a_terminating_one_is_no_error(reserved):
     async def story(account, claim):
         account.proxy.fleets.reserved.clear()
         await account.provider.list()
@@ -101,7 +101,7 @@ def test_a_claim_without_its_node_or_on_its_way_out_is_no_fault(reserved):
     reserved(story)
 
 
-def test_a_reservation_that_ended_is_no_drift_of_an_instance_that_goes_on_without_it(reserved):
+def test_an_ended_reservation_is_no_drift_of_an_instance_that_keeps_running(reserved):
     async def story(account, claim):
         assert await account.provider.drift(claim) == ""
         account.proxy.heal()
@@ -115,7 +115,7 @@ def test_a_reservation_that_ended_is_no_drift_of_an_instance_that_goes_on_withou
     reserved(story)
 
 
-def test_instances_of_a_capacity_block_are_told_of_forty_minutes_before_its_end(reserved):
+def test_instances_of_a_capacity_block_are_reported_forty_minutes_before_its_end(reserved):
     ends_at = NOON + timedelta(hours=2)
 
     async def story(account, claim):
@@ -125,7 +125,7 @@ def test_instances_of_a_capacity_block_are_told_of_forty_minutes_before_its_end(
         assert "OnDemandOptions.AllocationStrategy" not in request
         assert template["LaunchTemplateData.InstanceMarketOptions.MarketType"] == "capacity-block"
         assert any(isinstance(each, EndingCapacityBlocks) for each in find_sources(parts, NoMetrics()))
-        blocks = EndingCapacityBlocks(parts.resolvers.reservations, parts.instances, account.clock, every=0.0)
+        blocks = EndingCapacityBlocks(parts.resolvers.reservations, parts.instances, account.clock, poll_seconds=0.0)
         account.clock.pass_(minutes=79)
         assert await blocks.receive() == []
         account.clock.pass_(minutes=1)
@@ -142,7 +142,7 @@ def test_instances_of_a_capacity_block_are_told_of_forty_minutes_before_its_end(
     reserved(story, block(ends_at))
 
 
-def test_a_block_that_ends_soon_takes_no_new_instances(reserved):
+def test_a_capacity_block_that_ends_soon_takes_no_new_instances(reserved):
     async def story(account, _claim):
         account.clock.pass_(minutes=81)
         await account.kept()

@@ -1,4 +1,4 @@
-"""What terms become in requests, and which of several images is kept."""
+"""The requests for selector terms, and the choice between several images."""
 
 import itertools
 from datetime import timedelta
@@ -11,14 +11,16 @@ from cloud.aws.account import NOON
 from cloud.aws.proxy import product
 from dovetail.cloud.aws.catalog.offerings import _pricing_region, _read_product
 from dovetail.cloud.aws.resolve.amis import AliasedAmi, Ami, _best
-from dovetail.cloud.aws.resolve.network import requests
+from dovetail.cloud.aws.resolve.network import selector_requests
 from dovetail.model.ec2nodeclass import SecurityGroupSelectorTerm as Term
 
 FILTERS = {"id": "group-id", "name": "group-name"}
 
 
 def filters(*terms):
-    return [{each["Name"]: each["Values"] for each in request["Filters"]} for request in requests(terms, FILTERS)]
+    return [
+        {each["Name"]: each["Values"] for each in request["Filters"]} for request in selector_requests(terms, FILTERS)
+    ]
 
 
 def test_ids_share_a_request_names_another_and_tags_have_one_each():
@@ -71,7 +73,7 @@ def test_one_image_of_each_kind_is_kept_and_none_is_better(said):
         ("sa-east-1", "us-east-1"),
     ],
 )
-def test_prices_are_asked_for_where_they_are_answered(region, home):
+def test_prices_are_requested_from_a_region_with_a_pricing_endpoint(region, home):
     assert _pricing_region(region) == home
 
 
@@ -91,6 +93,6 @@ def test_a_capacity_block_near_its_end_takes_no_new_instances(live):
         for minutes, state in ((0, "active"), (19, "active"), (1, "expiring")):
             account.clock.pass_(minutes=minutes)
             [found] = await account.parts.resolvers.reservations.find(terms)
-            assert (found.resolved.state, found.left) == (state, 2)
+            assert (found.resolved.state, found.available_count) == (state, 2)
 
     live(story)

@@ -1,1 +1,1 @@
-"""What EC2 sells: instance types, what of each is left for pods, where they are offered, and at what price."""
+"""The EC2 catalog of a region: instance types, their capacity for pods, their offerings and prices."""

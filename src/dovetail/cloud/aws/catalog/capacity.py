@@ -1,13 +1,11 @@
-"""How much room a node of an instance type has: its capacity, and what the system keeps of it.
+"""The capacity of a node of an EC2 instance type, and the overhead that is not allocatable for pods.
 
-Pods are limited by the addresses of the default network card; memory is less than advertised, because the hypervisor
-and the firmware keep some; kube-reserved grows with cores and pods. All of it is Karpenter's arithmetic, to the MiB.
+The arithmetic is Karpenter's, to the MiB. Pods are limited by the addresses of the default network card. Memory is less
+than EC2 advertises, because hypervisor and firmware use some. kube-reserved grows with cores and pods.
 
-The memory that nodes turned out to have: what an operating system sees of a machine nobody publishes.
-
-Learned from the first nodes of an instance type with an image, and from then on in place of the estimate. Of several
-figures the least counts: a pod that was promised more would wait for ever. Nothing of it needs to outlive the process:
-the nodes that are there tell it again.
+`ObservedMemory` replaces the memory estimate once a node with the same instance type and AMI has registered: AWS does
+not publish how much memory the operating system sees. Of several observations the minimum counts, because a pod
+scheduled by a larger value may not fit. Nothing is persisted: a restarted process observes the existing nodes again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +15,7 @@ from math import ceil
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType
-from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, beyond, reserved
+from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, eviction_reserve
 from dovetail.model.kinds import NODE
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
@@ -33,19 +31,19 @@ _WINDOWS_PODS = 110
 _EVICTION_MEMORY = Quantity.parse("100Mi")
 _EVICTION_DISK = 0.1
 _ENI_LIMITED = ("AL2", "AL2023", "Custom")
-"""Families whose bootstrap reserves memory by the pods the network allows, whatever maxPods says."""
+"""AMI families whose bootstrap script reserves memory for the pods that the network allows, whatever maxPods is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Margins:
-    """What the operator says about every node."""
+    """Settings of the operator that apply to every node."""
 
-    memory_overhead: float = 0.075  # share of the advertised memory that never reaches the operating system
-    reserved_interfaces: int = 0  # taken by something else, such as custom networking
+    memory_overhead: float = 0.075  # share of the advertised memory that the operating system does not see
+    reserved_interfaces: int = 0  # used by something other than pods, for example custom networking
 
 
 def capacity_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> Resources:
-    """What the node will report as its capacity."""
+    """The capacity that the node will report."""
     amounts = {
         CPU: Quantity.of(ec2_type.vcpus),
         MEMORY: memory(ec2_type, margins),
@@ -60,22 +58,22 @@ def capacity_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margi
 
 
 def overhead_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> Resources:
-    """What is kept of it: kube-reserved, system-reserved, and what eviction holds free."""
+    """The part of the capacity that is not allocatable: kube-reserved, system-reserved, eviction threshold."""
     return add(
-        kube_reserved(ec2_type, shape, margins), reserved(shape.system_reserved), _eviction(ec2_type, shape, margins)
+        kube_reserved(ec2_type, shape, margins), dict(shape.system_reserved), _eviction(ec2_type, shape, margins)
     )
 
 
 def memory(ec2_type: Ec2InstanceType, margins: Margins) -> Quantity:
-    """The memory the operating system will see: as nodes had it, or as far as can be told before there was one."""
-    if ec2_type.seen_memory is not None:
-        return ec2_type.seen_memory
-    there = ec2_type.memory_mib - (_GRAVITON_FIRMWARE_MIB if ec2_type.architecture == "arm64" else 0)
-    return _mib(there - ceil(there * margins.memory_overhead))
+    """The memory that the operating system sees: as observed on a node, or else estimated."""
+    if ec2_type.observed_memory is not None:
+        return ec2_type.observed_memory
+    available = ec2_type.memory_mib - (_GRAVITON_FIRMWARE_MIB if ec2_type.architecture == "arm64" else 0)
+    return _mib(available - ceil(available * margins.memory_overhead))
 
 
 def pods(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> int:
-    """How many pods the kubelet will admit."""
+    """The maximum number of pods on the node."""
     if shape.max_pods is not None:
         count = shape.max_pods
     else:
@@ -86,22 +84,22 @@ def pods(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> 
 
 
 def pods_by_addresses(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> int:
-    """One address of each interface is its own; two pods use the host's network."""
+    """The pods that have an address: one address of each interface is its own; two pods use the host network."""
     interfaces = ec2_type.interfaces - margins.reserved_interfaces - shape.efa_only_interfaces
     return interfaces * (ec2_type.addresses_per_interface - 1) + 2 if interfaces > 0 else 0
 
 
 def kube_reserved(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> Resources:
-    """What the kubelet and the container runtime keep; the class may say otherwise resource by resource."""
+    """kube-reserved: computed, unless the kubelet settings of the class specify the resource."""
     count = (
         pods_by_addresses(ec2_type, shape, margins) if shape.family in _ENI_LIMITED else pods(ec2_type, shape, margins)
     )
-    usual = {
+    computed = {
         CPU: Quantity.parse(f"{_reserved_millicores(ec2_type.vcpus)}m"),
         MEMORY: _mib(11 * count + 255),
         EPHEMERAL_STORAGE: Quantity.parse("1Gi"),
     }
-    return {**usual, **reserved(shape.kube_reserved)}
+    return {**computed, **dict(shape.kube_reserved)}
 
 
 def _reserved_millicores(cores: int) -> int:
@@ -116,8 +114,8 @@ def _reserved_millicores(cores: int) -> int:
 
 def _eviction(ec2_type: Ec2InstanceType, shape: NodeClassShape, margins: Margins) -> Resources:
     return {
-        MEMORY: beyond(shape.memory_threshold, _EVICTION_MEMORY, memory(ec2_type, margins)),
-        EPHEMERAL_STORAGE: beyond(shape.disk_threshold, _EVICTION_DISK, _storage(ec2_type, shape)),
+        MEMORY: eviction_reserve(shape.memory_threshold, _EVICTION_MEMORY, memory(ec2_type, margins)),
+        EPHEMERAL_STORAGE: eviction_reserve(shape.disk_threshold, _EVICTION_DISK, _storage(ec2_type, shape)),
     }
 
 
@@ -143,59 +141,61 @@ def _mib(count: int) -> Quantity:
     return Quantity(count * _MI * _NANO, binary=True)
 
 
-AT_ONCE = 10  # nodes looked at each time, so that a large cluster is learned little by little
-Kind = tuple[str, str]
-"""An instance type and an image."""
+MAX_NODES_PER_PASS = 10  # limits the reads in a large cluster
+TypeAndImage = tuple[str, str]
+"""The name of an instance type and the id of an AMI."""
 
 
 class ObservedMemory:
-    """Memory by instance type and image. `version` grows with every change; `types` are those anything is known of."""
+    """Observed memory by instance type and AMI. `version` grows with every change; `types` have observations."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._least: dict[Kind, Quantity] = {}
-        self._looked_at: dict[str, set[str]] = {}  # claims, by node class
+        self._minimum: dict[TypeAndImage, Quantity] = {}
+        self._read_claims: dict[str, set[str]] = {}  # uids of claims whose node was read, by node class
         self.types: frozenset[str] = frozenset()
         self.version = 0
 
     def of(self, instance_type: str, image_id: str) -> Quantity | None:
-        """What nodes of this kind have, or None if there was none yet."""
-        return self._least.get((instance_type, image_id))
+        """The observed memory, or None."""
+        return self._minimum.get((instance_type, image_id))
 
     async def __call__(self, claims: Sequence[NodeClaim]) -> None:
-        """Learn from nodes of one class that registered and were not looked at before; from unknown kinds first."""
+        """Read the memory of newly registered nodes of one class, types without an observation first."""
         if not claims:
             return
         name = claims[0].spec.node_class_ref.name
-        known = self._looked_at.get(name, set()) & {claim.metadata.uid for claim in claims}
-        fresh = [claim for claim in claims if claim.metadata.uid not in known and _tells(claim)]
-        fresh.sort(key=lambda claim: _kind(claim) in self._least)
-        seen: dict[Kind, Quantity] = {}
-        for claim in fresh[:AT_ONCE]:
-            memory, kind = await self._memory(claim), _kind(claim)
+        read = self._read_claims.get(name, set()) & {claim.metadata.uid for claim in claims}
+        unread = [claim for claim in claims if claim.metadata.uid not in read and _is_observable(claim)]
+        unread.sort(key=lambda claim: _type_and_image(claim) in self._minimum)
+        observed: dict[TypeAndImage, Quantity] = {}
+        for claim in unread[:MAX_NODES_PER_PASS]:
+            memory, key = await self._read_memory(claim), _type_and_image(claim)
             if memory:
-                seen[kind] = min(memory, seen.get(kind, memory))
-                known.add(claim.metadata.uid)
-        self._looked_at[name] = known
-        self._take(seen)
+                observed[key] = min(memory, observed.get(key, memory))
+                read.add(claim.metadata.uid)
+        self._read_claims[name] = read
+        self._record(observed)
 
-    async def _memory(self, claim: NodeClaim) -> Quantity | None:
+    async def _read_memory(self, claim: NodeClaim) -> Quantity | None:
         with suppress(NotFound):
             node = await self._cluster.get(NODE, Key("", claim.status.node_name))
             return node.status.capacity.get(MEMORY)
         return None
 
-    def _take(self, seen: Mapping[Kind, Quantity]) -> None:
-        less = {kind: memory for kind, memory in seen.items() if kind not in self._least or memory < self._least[kind]}
-        if less:
-            self._least.update(less)
-            self.types |= {instance_type for instance_type, _ in less}
+    def _record(self, observed: Mapping[TypeAndImage, Quantity]) -> None:
+        lower = {
+            key: memory for key, memory in observed.items() if key not in self._minimum or memory < self._minimum[key]
+        }
+        if lower:
+            self._minimum.update(lower)
+            self.types |= {instance_type for instance_type, _ in lower}
             self.version += 1
 
 
-def _tells(claim: NodeClaim) -> bool:
-    return claim.has(REGISTERED) and all((claim.status.node_name, *_kind(claim)))
+def _is_observable(claim: NodeClaim) -> bool:
+    return claim.has(REGISTERED) and all((claim.status.node_name, *_type_and_image(claim)))
 
 
-def _kind(claim: NodeClaim) -> Kind:
+def _type_and_image(claim: NodeClaim) -> TypeAndImage:
     return claim.metadata.labels.get(INSTANCE_TYPE, ""), claim.status.image_id

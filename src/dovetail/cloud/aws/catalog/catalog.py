@@ -1,10 +1,13 @@
-"""The catalogue of a region, asked for at the start and every twelve hours, and made up for each node class.
+"""The instance types of a region for each EC2NodeClass, with a cache layer for each rate of change.
 
-What does not depend on the moment (labels, capacity, overhead) is worked out once for each shape of class; offerings
-are worked out again whenever prices, subnets or images change; a shortage, or a node that turns out to have another
-memory, changes only the type it is about.
+Instance types are loaded from EC2 at startup and every twelve hours (`keep_fresh`; failures are retried with
+exponential backoff, and the last known data stays in use). For a class they are computed in three cached layers:
 
-When something is asked for again: twelve hours after it was told, and sooner, but later each time, if it was not.
+1. `_types_by_shape`: labels, capacity and overhead. They depend only on the shape of the class.
+2. `_offered_types`: plus offerings. They change with prices, subnets, reservations and AMIs.
+3. `_current_types`: plus observed memory and unavailable offerings. A change affects only the types it is about.
+
+Each layer is keyed by the values and versions it is computed from.
 """
 
 import asyncio
@@ -15,14 +18,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine, requirements_of
+from dovetail.cloud.aws.catalog.ec2_instance_type import (
+    Ec2InstanceType,
+    facts_by_type,
+    parse_instance_type,
+    requirements_of,
+)
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
 from dovetail.cloud.aws.catalog.offerings import (
     Offerings,
     OfferingScope,
     Prices,
     UnavailableOfferings,
-    without_shortages,
+    mark_unavailable,
 )
 from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.labels import OFFERING_LABELS
@@ -34,17 +42,17 @@ from dovetail.model.requirements import DOES_NOT_EXIST, IN, Requirement, Require
 from dovetail.model.resources import Resources
 
 log = logging.getLogger(__name__)
-_KEPT = 32  # node classes at a time
+_CACHE_SIZE = 32  # entries per cache layer
 _FILTERS = [
     {"Name": "supported-virtualization-type", "Values": ["hvm"]},
     {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
 ]
-_SETTLED = (ZONE, CAPACITY_TYPE, *sorted(OFFERING_LABELS))
+_OFFERING_KEYS = (ZONE, CAPACITY_TYPE, *sorted(OFFERING_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClassInstanceType:
-    """A machine as nodes of one shape of class see it."""
+    """An instance type with the labels, capacity and overhead that it has with one shape of class."""
 
     ec2_type: Ec2InstanceType
     requirements: tuple[Requirement, ...]
@@ -53,92 +61,97 @@ class NodeClassInstanceType:
 
 
 class InstanceTypeCatalog:
-    """Instance types by node class."""
+    """Computes the instance types for node classes."""
 
     def __init__(
-        self, aws: AwsClients, prices: Prices, unavailable: UnavailableOfferings, margins: Margins, seen: ObservedMemory
+        self,
+        aws: AwsClients,
+        prices: Prices,
+        unavailable: UnavailableOfferings,
+        margins: Margins,
+        observed_memory: ObservedMemory,
     ) -> None:
         self._aws = aws
         self._prices = prices
         self._unavailable = unavailable
         self._margins = margins
-        self._seen = seen
+        self._observed_memory = observed_memory
         self._offerings = Offerings(prices)
-        self._machines: tuple[Ec2InstanceType, ...] = ()
+        self._ec2_types: tuple[Ec2InstanceType, ...] = ()
         self._zones: Mapping[str, frozenset[str]] = {}
         self._loading = asyncio.Lock()
-        self._blueprints: OrderedDict[NodeClassShape, tuple[NodeClassInstanceType, ...]] = OrderedDict()
-        self._made: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
-        self._marked: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
+        self._types_by_shape: OrderedDict[NodeClassShape, tuple[NodeClassInstanceType, ...]] = OrderedDict()
+        self._offered_types: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
+        self._current_types: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
 
     async def ready(self) -> None:
-        """Return once the region's types are known; `AwsError` if they cannot be had."""
+        """Load the instance types if that has not happened yet. Raises `AwsError`."""
         async with self._loading:
-            if not self._machines:
+            if not self._ec2_types:
                 await self._load()
 
     async def refresh(self) -> None:
-        """Ask for the region's types anew. A failure keeps what was known."""
+        """Load the instance types again. After a failure the previous ones stay in use."""
         async with self._loading:
             await self._load()
 
     async def _load(self) -> None:
-        said = await self._aws.collect("ec2", "describe_instance_types", "InstanceTypes", Filters=_FILTERS)
+        described = await self._aws.collect("ec2", "describe_instance_types", "InstanceTypes", Filters=_FILTERS)
         offered: defaultdict[str, set[str]] = defaultdict(set)
         pages = self._aws.pages("ec2", "describe_instance_type_offerings", LocationType="availability-zone")
         async for page in pages:
             for each in page["InstanceTypeOfferings"]:
                 offered[each["InstanceType"]].add(each["Location"])
-        read = (read_machine(each, facts_by_type()) for each in said)
-        self._machines = tuple(sorted((each for each in read if each is not None), key=lambda each: each.name))
+        parsed = (parse_instance_type(each, facts_by_type()) for each in described)
+        self._ec2_types = tuple(sorted((each for each in parsed if each is not None), key=lambda each: each.name))
         self._zones = {name: frozenset(zones) for name, zones in offered.items()}
-        self._blueprints.clear()
-        self._made.clear()
-        self._marked.clear()
-        log.info("catalogue loaded", extra={"instance_types": len(self._machines)})
+        self._types_by_shape.clear()
+        self._offered_types.clear()
+        self._current_types.clear()
+        log.info("instance types loaded", extra={"instance_types": len(self._ec2_types)})
 
-    async def instance_types(self, node_class: EC2NodeClass, market: OfferingScope) -> tuple[InstanceType, ...]:
-        """Every type of the region as nodes of this class see it."""
+    async def instance_types(self, node_class: EC2NodeClass, scope: OfferingScope) -> tuple[InstanceType, ...]:
+        """Every instance type of the region, with the capacity and offerings it has for this class."""
         await self.ready()
         shape, amis = shape_of(node_class.spec), node_class.status.amis
-        key = (shape, amis, market, self._prices.version)
-        if key not in self._made:
-            blueprints = self._blueprints_of(shape)
-            _keep(self._made, key, tuple(self._instance_type(each, shape, amis, market) for each in blueprints))
-        marked = (key, self._unavailable.version, self._seen.version)
-        if marked not in self._marked:
-            told = (self._with_memory(each, shape, amis) for each in self._made[key])
-            _keep(self._marked, marked, tuple(map(self._with_shortages, told)))
-        return self._marked[marked]
+        key = (shape, amis, scope, self._prices.version)
+        if key not in self._offered_types:
+            types = self._types_of_shape(shape)
+            _store(self._offered_types, key, tuple(self._instance_type(each, shape, amis, scope) for each in types))
+        current_key = (key, self._unavailable.version, self._observed_memory.version)
+        if current_key not in self._current_types:
+            with_memory = (self._with_memory(each, shape, amis) for each in self._offered_types[key])
+            _store(self._current_types, current_key, tuple(map(self._with_unavailable, with_memory)))
+        return self._current_types[current_key]
 
     def _with_memory(
         self, instance_type: InstanceType, shape: NodeClassShape, amis: tuple[ResolvedAMI, ...]
     ) -> InstanceType:
-        """The type with the memory that nodes of it turned out to have, if there were any."""
-        if instance_type.name not in self._seen.types:
+        """The type with its observed memory, if there is an observation."""
+        if instance_type.name not in self._observed_memory.types:
             return instance_type
         image, ec2_type = image_for(instance_type.requirements, amis), self.ec2_type(instance_type.name)
-        memory = self._seen.of(instance_type.name, image.id) if image is not None else None
+        memory = self._observed_memory.of(instance_type.name, image.id) if image is not None else None
         if memory is None or ec2_type is None:
             return instance_type
-        made = self._blueprint(replace(ec2_type, seen_memory=memory), shape)
+        made = self._type_of_shape(replace(ec2_type, observed_memory=memory), shape)
         return replace(instance_type, capacity=made.capacity, overhead=made.overhead)
 
-    def _with_shortages(self, instance_type: InstanceType) -> InstanceType:
-        offerings = without_shortages(instance_type.name, instance_type.offerings, self._unavailable)
+    def _with_unavailable(self, instance_type: InstanceType) -> InstanceType:
+        offerings = mark_unavailable(instance_type.name, instance_type.offerings, self._unavailable)
         return instance_type if offerings is instance_type.offerings else replace(instance_type, offerings=offerings)
 
     def ec2_type(self, name: str) -> Ec2InstanceType | None:
-        """The machine of that name, if the region has it."""
-        return next((each for each in self._machines if each.name == name), None)
+        """The instance type of that name, if the region has it."""
+        return next((each for each in self._ec2_types if each.name == name), None)
 
-    def _blueprints_of(self, shape: NodeClassShape) -> tuple[NodeClassInstanceType, ...]:
-        if shape not in self._blueprints:
-            made = tuple(self._blueprint(ec2_type, shape) for ec2_type in self._machines)
-            _keep(self._blueprints, shape, made)
-        return self._blueprints[shape]
+    def _types_of_shape(self, shape: NodeClassShape) -> tuple[NodeClassInstanceType, ...]:
+        if shape not in self._types_by_shape:
+            made = tuple(self._type_of_shape(ec2_type, shape) for ec2_type in self._ec2_types)
+            _store(self._types_by_shape, shape, made)
+        return self._types_by_shape[shape]
 
-    def _blueprint(self, ec2_type: Ec2InstanceType, shape: NodeClassShape) -> NodeClassInstanceType:
+    def _type_of_shape(self, ec2_type: Ec2InstanceType, shape: NodeClassShape) -> NodeClassInstanceType:
         return NodeClassInstanceType(
             ec2_type,
             requirements_of(ec2_type, shape, self._aws.region),
@@ -148,31 +161,32 @@ class InstanceTypeCatalog:
 
     def _instance_type(
         self,
-        blueprint: NodeClassInstanceType,
+        shaped: NodeClassInstanceType,
         shape: NodeClassShape,
         amis: tuple[ResolvedAMI, ...],
-        market: OfferingScope,
+        scope: OfferingScope,
     ) -> InstanceType:
-        ec2_type = blueprint.ec2_type
-        own = Requirements.of(blueprint.requirements)
-        usable = image_for(own, amis) is not None and _can_be_started(ec2_type, shape)
+        ec2_type = shaped.ec2_type
+        own = Requirements.of(shaped.requirements)
+        usable = image_for(own, amis) is not None and _is_launchable(ec2_type, shape)
         zones = self._zones.get(ec2_type.name, frozenset())
-        offerings = self._offerings.of(ec2_type, zones, market, usable=usable)
-        requirements = Requirements.of([*blueprint.requirements, *_settled_by(offerings)])
-        return InstanceType(ec2_type.name, requirements, offerings, blueprint.capacity, blueprint.overhead)
+        offerings = self._offerings.of(ec2_type, zones, scope, usable=usable)
+        requirements = Requirements.of([*shaped.requirements, *_offering_requirements(offerings)])
+        return InstanceType(ec2_type.name, requirements, offerings, shaped.capacity, shaped.overhead)
 
 
-def _can_be_started(ec2_type: Ec2InstanceType, shape: NodeClassShape) -> bool:
-    """Whether a class can have such a machine, images apart. Bare metal is Nitro without a hypervisor."""
+def _is_launchable(ec2_type: Ec2InstanceType, shape: NodeClassShape) -> bool:
+    """Whether the class can launch the type, AMIs apart. Bare metal is Nitro without a hypervisor."""
     too_old = ec2_type.family == "a1" and shape.family == "AL2023"
     nitro = ec2_type.bare_metal or ec2_type.hypervisor == "nitro"
     return not too_old and (nitro or not shape.nitro_only)
 
 
-def _settled_by(offerings: tuple[Offering, ...]) -> list[Requirement]:
-    """What the offerings say together: every value any of them has, or that none has the label."""
+def _offering_requirements(offerings: tuple[Offering, ...]) -> list[Requirement]:
+    """The union of the labels of all offerings; `DoesNotExist` for a label that none of them has."""
     values = {
-        key: frozenset[str]().union(*(each.requirements.get(key).values for each in offerings)) for key in _SETTLED
+        key: frozenset[str]().union(*(each.requirements.get(key).values for each in offerings))
+        for key in _OFFERING_KEYS
     }
     return [
         Requirement.of(key, IN, found) if found else Requirement.of(key, DOES_NOT_EXIST)
@@ -180,9 +194,9 @@ def _settled_by(offerings: tuple[Offering, ...]) -> list[Requirement]:
     ]
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _store(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
-    while len(kept) > _KEPT:
+    while len(kept) > _CACHE_SIZE:
         kept.popitem(last=False)
 
 
@@ -191,16 +205,16 @@ RETRY_SECONDS = 60.0
 
 
 async def keep_fresh(what: str, refresh: Callable[[], Awaitable[None]]) -> None:
-    """Refresh until cancelled. A failure costs no more than a question, however long it lasts."""
+    """Refresh every twelve hours until cancelled; retry a failure with exponential backoff."""
     wait = RETRY_SECONDS
     while True:
         try:
             await refresh()
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - AWS may answer anything; what was known before still serves
+        except Exception as error:  # noqa: BLE001 - a malformed response must not end the loop; the last data stays
             log.warning(
-                "not refreshed",
+                "refresh failed, keeping the last known data",
                 extra={"what": what, "error": str(error) or type(error).__name__, "retry_seconds": wait},
             )
             delay, wait = wait, min(wait * 2, REFRESH_SECONDS)

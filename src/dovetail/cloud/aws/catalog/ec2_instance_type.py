@@ -1,11 +1,11 @@
-"""An instance type as EC2 describes it, reduced to what nodes are planned by.
+"""An EC2 instance type: parsed from DescribeInstanceTypes, completed from shipped tables, converted to requirements.
 
-Shipped tables: what EC2's API does not tell of an instance type, and prices for when nobody can be asked.
+`facts.json.gz` has what the API does not return: the baseline network bandwidth and the number of branch interfaces
+that a trunk supports. `prices.json.gz` has on-demand prices by region for when the pricing API is not available;
+`update_price_table` rewrites it.
 
-`facts` has the baseline network bandwidth and how many branch interfaces a trunk takes, which only documentation and
-the VPC CNI publish. `prices` are on-demand prices by region. `renewing` writes the prices anew.
-
-The labels a node of an instance type will carry, as requirements: every well-known one, absent ones included.
+`requirements_of` gives every well-known label as a requirement; a label that the type lacks is `DoesNotExist`, so that
+a NodePool that requires it does not match.
 """
 
 import gzip
@@ -28,7 +28,7 @@ FALLBACK_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class InstanceTypeFacts:
-    """What is published about an instance type outside the API; None where nothing is."""
+    """What AWS publishes about an instance type outside the API; None if unknown."""
 
     network_mbps: int | None = None
     branch_interfaces: int | None = None
@@ -39,15 +39,15 @@ UNKNOWN = InstanceTypeFacts()
 
 @cache
 def facts_by_type() -> Mapping[str, InstanceTypeFacts]:
-    """By instance type."""
+    """The facts by instance type."""
     return {
-        name: InstanceTypeFacts(said.get("mbps"), said.get("branches"))
-        for name, said in _table("facts.json.gz").items()
+        name: InstanceTypeFacts(described.get("mbps"), described.get("branches"))
+        for name, described in _table("facts.json.gz").items()
     }
 
 
 def shipped_prices(region: str) -> Mapping[str, float]:
-    """On-demand prices per hour by instance type; those of one well-known region if this one is not in the table."""
+    """On-demand prices per hour by instance type; those of us-east-1 if the table lacks the region."""
     table = _table("prices.json.gz")
     prices: Mapping[str, float] = table.get(region) or table[FALLBACK_REGION]
     return prices
@@ -60,24 +60,24 @@ def _table(name: str) -> dict[str, Any]:
     return table
 
 
-Described = Mapping[str, Any]
+Description = Mapping[str, Any]
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """GPUs or accelerators of one kind. Memory is that of one of them."""
+    """GPUs or accelerators of one model. `memory_mib` is per device."""
 
     name: str
     manufacturer: str
     count: int
     memory_mib: int = 0
-    cores: int = 0  # of one of them; only Neuron devices tell
+    cores: int = 0  # per device; only Neuron devices report it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2InstanceType:
-    """The shape of one instance type. Figures that EC2 does not tell are None or empty."""
+    """The properties of one instance type. Values that EC2 does not report are None or empty."""
 
     name: str
     architecture: str
@@ -86,7 +86,7 @@ class Ec2InstanceType:
     bare_metal: bool
     hypervisor: str
     usage_classes: frozenset[str]
-    interfaces: int  # of the default network card: the only one pods get addresses from
+    interfaces: int  # of the default network card; pods get addresses from no other
     addresses_per_interface: int
     efa_interfaces: int
     encryption_in_transit: bool
@@ -97,7 +97,7 @@ class Ec2InstanceType:
     gpus: tuple[Device, ...] = ()
     accelerators: tuple[Device, ...] = ()
     facts: InstanceTypeFacts = UNKNOWN
-    seen_memory: Quantity | None = None  # what nodes of it turned out to have
+    observed_memory: Quantity | None = None  # the memory that registered nodes of this type have
 
     @property
     def family(self) -> str:
@@ -109,15 +109,10 @@ class Ec2InstanceType:
         """`large` of `m5.large`."""
         return self.name.partition(".")[2]
 
-    @property
-    def exotic(self) -> bool:
-        """Whether it is one of those nobody wants by accident: bare metal, GPUs, accelerators."""
-        return self.bare_metal or bool(self.gpus) or bool(self.accelerators)
 
-
-def read_machine(said: Described, facts: Mapping[str, InstanceTypeFacts]) -> Ec2InstanceType | None:
-    """One entry of DescribeInstanceTypes; None if no node can be made of it."""
-    name, processor, network = said["InstanceType"], said["ProcessorInfo"], said["NetworkInfo"]
+def parse_instance_type(described: Description, facts: Mapping[str, InstanceTypeFacts]) -> Ec2InstanceType | None:
+    """Parse one entry of DescribeInstanceTypes; None if its architecture is not supported."""
+    name, processor, network = described["InstanceType"], described["ProcessorInfo"], described["NetworkInfo"]
     architectures = [_ARCHITECTURES[each] for each in processor["SupportedArchitectures"] if each in _ARCHITECTURES]
     if not architectures:
         return None
@@ -125,40 +120,40 @@ def read_machine(said: Described, facts: Mapping[str, InstanceTypeFacts]) -> Ec2
     return Ec2InstanceType(
         name=name,
         architecture=architectures[0],
-        vcpus=said["VCpuInfo"]["DefaultVCpus"],
-        memory_mib=said["MemoryInfo"]["SizeInMiB"],
-        bare_metal=said.get("BareMetal", False),
-        hypervisor=said.get("Hypervisor", ""),
-        usage_classes=frozenset(said.get("SupportedUsageClasses", ())),
+        vcpus=described["VCpuInfo"]["DefaultVCpus"],
+        memory_mib=described["MemoryInfo"]["SizeInMiB"],
+        bare_metal=described.get("BareMetal", False),
+        hypervisor=described.get("Hypervisor", ""),
+        usage_classes=frozenset(described.get("SupportedUsageClasses", ())),
         interfaces=_interfaces(network),
         addresses_per_interface=network["Ipv4AddressesPerInterface"],
         efa_interfaces=network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0),
         encryption_in_transit=network.get("EncryptionInTransitSupported", False),
         cpu_manufacturer=processor.get("Manufacturer", "").lower(),
         clock_mhz=round(clock * 1000) if clock else None,
-        ebs_mbps=_ebs_mbps(said.get("EbsInfo", {})),
-        nvme_gb=_nvme_gb(said.get("InstanceStorageInfo", {})),
-        gpus=_devices(said.get("GpuInfo", {}).get("Gpus", ())),
-        accelerators=_accelerators(said),
+        ebs_mbps=_ebs_mbps(described.get("EbsInfo", {})),
+        nvme_gb=_nvme_gb(described.get("InstanceStorageInfo", {})),
+        gpus=_devices(described.get("GpuInfo", {}).get("Gpus", ())),
+        accelerators=_accelerators(described),
         facts=facts.get(name, UNKNOWN),
     )
 
 
-def _interfaces(network: Described) -> int:
+def _interfaces(network: Description) -> int:
     default = network.get("DefaultNetworkCardIndex", 0)
     cards = {card["NetworkCardIndex"]: card for card in network.get("NetworkCards", ())}
     return int(cards.get(default, network)["MaximumNetworkInterfaces"])
 
 
-def _ebs_mbps(said: Described) -> int | None:
-    if said.get("EbsOptimizedSupport") != "default":  # costs extra, so nobody has it without asking
+def _ebs_mbps(described: Description) -> int | None:
+    if described.get("EbsOptimizedSupport") != "default":  # optional EBS optimization costs extra and is off
         return None
-    told: int | None = said.get("EbsOptimizedInfo", {}).get("MaximumBandwidthInMbps")
-    return told
+    bandwidth: int | None = described.get("EbsOptimizedInfo", {}).get("MaximumBandwidthInMbps")
+    return bandwidth
 
 
-def _nvme_gb(said: Described) -> int | None:
-    return said.get("TotalSizeInGB") if said.get("NvmeSupport", "unsupported") != "unsupported" else None
+def _nvme_gb(described: Description) -> int | None:
+    return described.get("TotalSizeInGB") if described.get("NvmeSupport", "unsupported") != "unsupported" else None
 
 
 def _devices(listed: Any) -> tuple[Device, ...]:
@@ -174,9 +169,9 @@ def _devices(listed: Any) -> tuple[Device, ...]:
     )
 
 
-def _accelerators(said: Described) -> tuple[Device, ...]:
-    neuron = _devices(said.get("NeuronInfo", {}).get("NeuronDevices", ()))
-    return neuron or _devices(said.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()))
+def _accelerators(described: Description) -> tuple[Device, ...]:
+    neuron = _devices(described.get("NeuronInfo", {}).get("NeuronDevices", ()))
+    return neuron or _devices(described.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()))
 
 
 def _kebab(text: str) -> str:
@@ -189,26 +184,26 @@ _NAME = re.compile(r"(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)")
 
 
 def requirements_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> tuple[Requirement, ...]:
-    """What the machine is, apart from what its offerings say."""
-    values = {**_system(ec2_type, shape, region), **_figures(ec2_type), **_device_requirements(ec2_type)}
+    """The labels of the instance type as requirements, apart from those that its offerings set."""
+    values = {**_system_labels(ec2_type, shape, region), **_hardware_labels(ec2_type), **_device_labels(ec2_type)}
     named = {key: (value,) for key, value in values.items() if value}
     known = [Requirement.of(key, IN, listed) for key, listed in named.items()]
     known.append(Requirement.of(labels.INSTANCE_TENANCY, IN, TENANCIES))
-    return (*known, *absent(each.key for each in known))
+    return (*known, *absent_labels(each.key for each in known))
 
 
-def absent(spoken_of: Iterable[str]) -> Iterator[Requirement]:
-    """Labels a machine does not have. Those its offerings settle, and the pool, are left to others."""
-    mine = (WELL_KNOWN - {NODEPOOL} | labels.INSTANCE_LABELS) - set(spoken_of)
-    for key in sorted(mine):
-        if key not in _SETTLED_BY_OFFERINGS:
+def absent_labels(present: Iterable[str]) -> Iterator[Requirement]:
+    """`DoesNotExist` for every well-known label not in `present`, except the pool and labels set by offerings."""
+    missing = (WELL_KNOWN - {NODEPOOL} | labels.INSTANCE_LABELS) - set(present)
+    for key in sorted(missing):
+        if key not in _SET_BY_OFFERINGS:
             yield Requirement.of(key, DOES_NOT_EXIST)
 
 
-_SETTLED_BY_OFFERINGS = frozenset({"topology.kubernetes.io/zone", "karpenter.sh/capacity-type"})
+_SET_BY_OFFERINGS = frozenset({"topology.kubernetes.io/zone", "karpenter.sh/capacity-type"})
 
 
-def _system(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> dict[str, str]:
+def _system_labels(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> dict[str, str]:
     return {
         INSTANCE_TYPE: ec2_type.name,
         ARCH: ec2_type.architecture,
@@ -218,7 +213,7 @@ def _system(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> di
     }
 
 
-def _figures(ec2_type: Ec2InstanceType) -> dict[str, str]:
+def _hardware_labels(ec2_type: Ec2InstanceType) -> dict[str, str]:
     name = _NAME.match(ec2_type.name)
     return {
         labels.INSTANCE_CATEGORY: name["category"] if name else "",
@@ -238,11 +233,11 @@ def _figures(ec2_type: Ec2InstanceType) -> dict[str, str]:
     }
 
 
-def _device_requirements(ec2_type: Ec2InstanceType) -> dict[str, str]:
-    said: dict[str, str] = {}
+def _device_labels(ec2_type: Ec2InstanceType) -> dict[str, str]:
+    described: dict[str, str] = {}
     if ec2_type.gpus:
         gpu = ec2_type.gpus[0]
-        said |= {
+        described |= {
             labels.INSTANCE_GPU_NAME: gpu.name,
             labels.INSTANCE_GPU_MANUFACTURER: gpu.manufacturer,
             labels.INSTANCE_GPU_COUNT: str(_total(ec2_type.gpus)),
@@ -250,12 +245,12 @@ def _device_requirements(ec2_type: Ec2InstanceType) -> dict[str, str]:
         }
     if ec2_type.accelerators:
         accelerator = ec2_type.accelerators[0]
-        said |= {
+        described |= {
             labels.INSTANCE_ACCELERATOR_NAME: accelerator.name,
             labels.INSTANCE_ACCELERATOR_MANUFACTURER: accelerator.manufacturer,
             labels.INSTANCE_ACCELERATOR_COUNT: str(_total(ec2_type.accelerators)),
         }
-    return said
+    return described
 
 
 def _total(devices: tuple[Device, ...]) -> int:

@@ -1,4 +1,7 @@
-"""What of an EC2NodeClass changes how much room a node has: the family, the kubelet's settings, the disks."""
+"""The fields of an EC2NodeClass that change how much capacity a node has for pods.
+
+`NodeClassShape` is hashable: classes with equal shapes share the computed capacity of all instance types.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from dovetail.model.ec2nodeclass import EC2NodeClassSpec
-from dovetail.model.resources import Quantity, Resources
+from dovetail.model.resources import Quantity
 
 _DEFAULT_VOLUME = Quantity.parse("20Gi")
 _WINDOWS_VOLUME = Quantity.parse("50Gi")
@@ -14,12 +17,12 @@ _POD_DEVICES = {"Bottlerocket": "/dev/xvdb", "AL2": "/dev/xvda", "AL2023": "/dev
 _WINDOWS_DEVICE = "/dev/sda1"
 
 Threshold = Quantity | float
-"""An amount, or a share of the whole as a fraction."""
+"""An absolute amount, or a fraction of the capacity."""
 
 
 @dataclass(frozen=True)
 class NodeClassShape:
-    """Equal shapes make equal nodes of one instance type."""
+    """AMI family, kubelet settings and disks of a class. Equal shapes give equal capacity."""
 
     family: str
     max_pods: int | None = None
@@ -31,7 +34,7 @@ class NodeClassShape:
     volume: Quantity = _DEFAULT_VOLUME
     local_disks: bool = False
     efa_only_interfaces: int = 0
-    nitro_only: bool = False  # it asks for what other hypervisors cannot do
+    nitro_only: bool = False  # has settings that only Nitro instances support
 
     @property
     def windows(self) -> bool:
@@ -40,7 +43,7 @@ class NodeClassShape:
 
 
 def shape_of(spec: EC2NodeClassSpec) -> NodeClassShape:
-    """The shape of a class that passed validation."""
+    """The shape of a validated class."""
     kubelet: Mapping[str, Any] = spec.kubelet or {}
     hard = kubelet.get("evictionHard") or {}
     return NodeClassShape(
@@ -58,31 +61,27 @@ def shape_of(spec: EC2NodeClassSpec) -> NodeClassShape:
     )
 
 
-def beyond(threshold: Threshold | None, otherwise: Threshold, capacity: Quantity) -> Quantity:
-    """What an eviction threshold keeps free of `capacity`. All of it means that the threshold is off."""
-    value = otherwise if threshold is None else threshold
+def eviction_reserve(threshold: Threshold | None, default: Threshold, capacity: Quantity) -> Quantity:
+    """The amount of `capacity` that an eviction threshold keeps free. A threshold of 100 % disables it."""
+    value = default if threshold is None else threshold
     if isinstance(value, Quantity):
         return value
     return Quantity.of(0) if value >= 1 else Quantity(ceil(capacity.units * value) * 1_000_000_000, binary=True)
 
 
-def reserved(pairs: tuple[tuple[str, Quantity], ...]) -> Resources:
-    """Reserved amounts by resource."""
-    return dict(pairs)
+def _amounts(amounts: Any) -> tuple[tuple[str, Quantity], ...]:
+    parsed = ((name, Quantity.parse(amount)) for name, amount in (amounts or {}).items())
+    return tuple(sorted(parsed, key=lambda pair: pair[0]))
 
 
-def _amounts(said: Any) -> tuple[tuple[str, Quantity], ...]:
-    return tuple(sorted(((name, Quantity.parse(amount)) for name, amount in (said or {}).items()), key=lambda x: x[0]))
-
-
-def _threshold(said: Any) -> Threshold | None:
-    if said is None:
+def _threshold(text: Any) -> Threshold | None:
+    if text is None:
         return None
-    return float(said[:-1]) / 100 if said.endswith("%") else Quantity.parse(said)
+    return float(text[:-1]) / 100 if text.endswith("%") else Quantity.parse(text)
 
 
 def _volume(spec: EC2NodeClassSpec) -> Quantity:
-    """The volume the kubelet keeps pods' storage on: the one marked, else the family's own device, else its default."""
+    """The size of the volume with pod storage: the marked root volume, else the family's device, else the default."""
     windows = spec.family.startswith("Windows")
     device = _WINDOWS_DEVICE if windows else _POD_DEVICES.get(spec.family, "")
     mappings = spec.block_device_mappings

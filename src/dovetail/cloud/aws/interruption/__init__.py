@@ -1,1 +1,1 @@
-"""What AWS tells of its instances ahead of time: by a queue, and when asked for their status."""
+"""Sources of interruption notices on AWS: an SQS queue, EC2 status checks, and ending capacity blocks."""

@@ -1,1 +1,1 @@
-"""How a NodeClaim becomes an EC2 instance: what to ask for, from which launch template, and what the answer means."""
+"""Launches an EC2 instance for a NodeClaim: launch options, launch templates, user data and the CreateFleet request."""

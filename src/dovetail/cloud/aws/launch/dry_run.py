@@ -1,10 +1,10 @@
-"""Tries whether nodes of a class could be launched, without launching any: EC2 says of each step whether we may.
+"""Checks with EC2 dry runs that the controller has the permissions to launch instances of an EC2NodeClass.
 
-A launch template is really made, because the steps after it name it; it goes with those nobody uses. Only a refusal of
-permission counts against the class: what else EC2 finds fault with may be due to the type that was tried, and a real
-launch says it better. What is tried is something the NodePools of the class could ask for: whoever forbids an account
-some types need not permit them for our sake. What went well is good for half an hour, or until something it depends on
-changes.
+The launch template is created for real, because the requests after it name it; it is deleted with the unused ones.
+CreateFleet and RunInstances run with `DryRun`. Only a denied permission fails the class: any other error may be due to
+the instance type that was tried, and a real launch reports it better. The instance type is one that the NodePools of
+the class allow, because an account may deny other types on purpose. A success is cached for 30 minutes, or until an
+input of the check changes.
 """
 
 import logging
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from dovetail.cloud.aws.clients import NO_CREDENTIALS, UNREACHABLE, AwsClients, AwsError, TtlCache
-from dovetail.cloud.aws.launch.launch_options import FleetPurchase, Option
+from dovetail.cloud.aws.launch.launch_options import FleetPurchase, LaunchOption
 from dovetail.cloud.aws.launch.launch_templates import image_of
 from dovetail.cloud.aws.launch.launcher import FleetLaunch, Launcher
 from dovetail.model.catalog import InstanceType, Offering
@@ -31,22 +31,22 @@ from dovetail.ports.errors import InsufficientCapacity
 
 log = logging.getLogger(__name__)
 LIFETIME = timedelta(minutes=30)
-_WOULD_WORK = "DryRunOperation"
+_DRY_RUN_SUCCEEDED = "DryRunOperation"
 _ENCODED = "Encoded authorization failure message"
 _ACTIONS = {
     "create_launch_template": "CreateLaunchTemplate",
     "create_fleet": "CreateFleet",
     "run_instances": "RunInstances",
 }
-Offered = Callable[[EC2NodeClass], Awaitable[Sequence[Option]]]
+ListOptions = Callable[[EC2NodeClass], Awaitable[Sequence[LaunchOption]]]
 
 
-class _Unclear(Exception):
-    """EC2 neither said yes nor that we may not."""
+class _Inconclusive(Exception):
+    """The dry run neither succeeded nor was denied."""
 
 
-class _Refused(Exception):
-    """EC2 said that we may not."""
+class _Denied(Exception):
+    """EC2 denied a permission."""
 
     def __init__(self, step: str, error: AwsError) -> None:
         super().__init__(str(error))
@@ -55,101 +55,104 @@ class _Refused(Exception):
 
 
 class LaunchDryRun:
-    """Goes through a launch for a class that is resolved."""
+    """Runs the check for a class that is resolved."""
 
-    def __init__(self, aws: AwsClients, clock: Clock, launcher: Launcher, offered: Offered) -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, launcher: Launcher, list_options: ListOptions) -> None:
         self._aws = aws
         self._launcher = launcher
-        self._offered = offered
-        self._went_well: TtlCache[bytes, bool] = TtlCache(clock, LIFETIME)
+        self._options = list_options
+        self._succeeded: TtlCache[bytes, bool] = TtlCache(clock, LIFETIME)
 
     async def __call__(self, node_class: EC2NodeClass) -> ConditionVerdict | None:
-        """Why nothing can be launched, or None. `AwsError` if EC2 cannot be asked now."""
+        """The failed condition, or None. Raises `AwsError` if EC2 is unreachable or throttles."""
         try:
-            await self._went_well.get(_key(node_class), lambda: self._try(node_class))
-        except _Refused as refused:
-            action, said = _ACTIONS[refused.step], refused.error.message.partition(_ENCODED)[0].strip()
-            told = f"the controller may not ec2:{action}, or what it comes with: {refused.error.code}: {said}"
-            return ConditionVerdict(VALIDATION_SUCCEEDED, "False", f"{action}AuthCheckFailed", told)
-        except _Unclear as unclear:
-            log.warning("a launch could not be tried", extra={"nodeclass": node_class.name, "why": str(unclear)})
+            await self._succeeded.get(_key(node_class), lambda: self._run(node_class))
+        except _Denied as denied:
+            action, reply = _ACTIONS[denied.step], denied.error.message.partition(_ENCODED)[0].strip()
+            message = (
+                f"the controller lacks permission for ec2:{action}, or for an action it implies:"
+                f" {denied.error.code}: {reply}"
+            )
+            return ConditionVerdict(VALIDATION_SUCCEEDED, "False", f"{action}AuthCheckFailed", message)
+        except _Inconclusive as inconclusive:
+            log.warning("launch dry run inconclusive", extra={"nodeclass": node_class.name, "why": str(inconclusive)})
         return None
 
-    async def _try(self, node_class: EC2NodeClass) -> bool:
-        order = await self._order(node_class)
+    async def _run(self, node_class: EC2NodeClass) -> bool:
+        fleet = await self._prepare(node_class)
         try:
-            await self._launcher.make_templates(order)
+            await self._launcher.create_templates(fleet)
         except AwsError as error:
-            raise _judged("create_launch_template", error) from error
-        fleet = order.request("")
-        await self._may("create_fleet", **{name: value for name, value in fleet.items() if name != "ClientToken"})
-        await self._may("run_instances", **_instance_request(order, fleet["TagSpecifications"]))
+            raise _classified("create_launch_template", error) from error
+        request = fleet.request("")
+        await self._check("create_fleet", **{name: value for name, value in request.items() if name != "ClientToken"})
+        await self._check("run_instances", **_instance_request(fleet, request["TagSpecifications"]))
         return True
 
-    async def _order(self, node_class: EC2NodeClass) -> FleetLaunch:
-        """A launch of the cheapest machine there is."""
-        fitting = [option for option in await self._offered(node_class) if image_of(option, node_class)]
-        if not fitting:
-            raise _Unclear("nothing that the NodePools of the class ask for is for sale on demand")
-        purchase = FleetPurchase(ON_DEMAND, (min(fitting, key=lambda option: option.rank),))
-        nobody = NodeClaim(metadata=ObjectMeta(name="dry-run"), spec=NodeClaimSpec())
+    async def _prepare(self, node_class: EC2NodeClass) -> FleetLaunch:
+        """A launch of the cheapest option."""
+        options = [option for option in await self._options(node_class) if image_of(option, node_class)]
+        if not options:
+            raise _Inconclusive("no instance type that the NodePools of the class allow is available on demand")
+        purchase = FleetPurchase(ON_DEMAND, (min(options, key=lambda option: option.rank),))
+        claim = NodeClaim(metadata=ObjectMeta(name="dry-run"), spec=NodeClaimSpec())
         try:
-            return await self._launcher.order(nobody, node_class, purchase)
+            return await self._launcher.prepare(claim, node_class, purchase)
         except InsufficientCapacity as error:
-            raise _Unclear(str(error)) from error
+            raise _Inconclusive(str(error)) from error
 
-    async def _may(self, operation: str, **request: Any) -> None:
+    async def _check(self, operation: str, **request: Any) -> None:
         try:
             await self._aws.call("ec2", operation, DryRun=True, **request)
         except AwsError as error:
-            if error.code != _WOULD_WORK:
-                raise _judged(operation, error) from error
+            if error.code != _DRY_RUN_SUCCEEDED:
+                raise _classified(operation, error) from error
 
 
-def worth_trying(types: Iterable[InstanceType], pools: Sequence[NodePool]) -> list[Option]:
-    """What could be tried: on demand, of what one of these pools may buy, or of anything if there is none."""
-    wanted = [pool.requirements for pool in pools]
+def dry_run_options(types: Iterable[InstanceType], pools: Sequence[NodePool]) -> list[LaunchOption]:
+    """The available on-demand options that one of the pools allows, or all of them if there are no pools."""
+    requirements = [pool.requirements for pool in pools]
     return [
-        Option(each, offering)
+        LaunchOption(each, offering)
         for each in types
         for offering in each.offerings
         if offering.available
         and offering.capacity_type == ON_DEMAND
-        and (not wanted or any(_may_buy(some, each, offering) for some in wanted))
+        and (not requirements or any(_is_allowed(pool, each, offering) for pool in requirements))
     ]
 
 
-def _may_buy(wanted: Requirements, instance_type: InstanceType, offering: Offering) -> bool:
-    """Whether a pool may buy this type in this zone, one way or another."""
-    named = wanted.get(INSTANCE_TYPE).has(instance_type.name) and wanted.get(ZONE).has(offering.zone)
-    return named and instance_type.requirements.intersects(wanted) is None
+def _is_allowed(pool: Requirements, instance_type: InstanceType, offering: Offering) -> bool:
+    """Whether the requirements of a pool allow this type in this zone, whatever the capacity type."""
+    named = pool.get(INSTANCE_TYPE).has(instance_type.name) and pool.get(ZONE).has(offering.zone)
+    return named and instance_type.requirements.intersects(pool) is None
 
 
-def _judged(step: str, error: AwsError) -> Exception:
+def _classified(step: str, error: AwsError) -> Exception:
     if error.unauthorized:
-        return _Refused(step, error)
-    return error if error.throttled or error.code in (UNREACHABLE, NO_CREDENTIALS) else _Unclear(str(error))
+        return _Denied(step, error)
+    return error if error.throttled or error.code in (UNREACHABLE, NO_CREDENTIALS) else _Inconclusive(str(error))
 
 
-def _instance_request(order: FleetLaunch, tags: Iterable[Any]) -> dict[str, Any]:
-    """What the fleet would do by itself: one instance from the template. Volumes and instances alone are tagged."""
-    [bid] = order.bids
-    interfaces = bid.template.data.get("NetworkInterfaces")
-    place: dict[str, Any] = {"SubnetId": bid.subnet_id}
+def _instance_request(fleet: FleetLaunch, tags: Iterable[Any]) -> dict[str, Any]:
+    """The RunInstances request that the fleet implies. RunInstances tags instances and volumes, not fleets."""
+    [override] = fleet.overrides
+    interfaces = override.template.data.get("NetworkInterfaces")
+    network: dict[str, Any] = {"SubnetId": override.subnet_id}
     if interfaces:
-        place = {"NetworkInterfaces": [{**interfaces[0], **place}]}
+        network = {"NetworkInterfaces": [{**interfaces[0], **network}]}
     return {
         "MinCount": 1,
         "MaxCount": 1,
-        "InstanceType": bid.option.instance_type.name,
-        "LaunchTemplate": {"LaunchTemplateName": bid.template.name, "Version": "$Latest"},
+        "InstanceType": override.option.instance_type.name,
+        "LaunchTemplate": {"LaunchTemplateName": override.template.name, "Version": "$Latest"},
         "TagSpecifications": [each for each in tags if each["ResourceType"] != "fleet"],
-        **place,
+        **network,
     }
 
 
 def _key(node_class: EC2NodeClass) -> bytes:
-    """What the outcome depends on; the order of subnets changes with every address taken."""
+    """The inputs of the check as a cache key. Subnets are sorted: their order changes with free addresses."""
     status = node_class.status
     subnets = sorted(subnet.id for subnet in status.subnets)
     found = (status.amis, status.security_groups, subnets, status.instance_profile)

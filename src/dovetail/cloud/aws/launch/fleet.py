@@ -1,12 +1,13 @@
-"""A fleet of one instance: the request that EC2 answers at once, and what its answer says.
+"""The CreateFleet request for one instance, and the meaning of its response.
 
-Everything that differs between two tries is in the request, and the token is that of the try: EC2 answers the same
-request with the same token as it did before, and launches nothing more.
+The request is an instant fleet with one override for each combination of instance type, subnet and launch template. All
+that distinguishes two attempts is in the request, and the client token names the attempt: EC2 answers a repeated
+request with the same token as before and launches nothing more.
 
-What it means when EC2 does not launch: nothing to be had now, or a reason worth showing on the NodeClaim.
-
-Quotas count as shortages: another type, zone or way to buy may be within them. All of a fleet's errors are shortages:
-the claim is given up and the next one asks for something else; any other error is shown, and the launch tried again.
+Errors that mean missing capacity, quotas included, mark their offering as unavailable, because another type, zone or
+capacity type may work. If a fleet returns only these, the launch fails with `InsufficientCapacity`: the claim is
+deleted, and the next one avoids the offerings. Any other error is `LaunchFailed`: its reason is shown on the NodeClaim,
+and the launch is retried.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.offerings import OfferingKey, UnavailableOfferings
 from dovetail.cloud.aws.clients import NO_CREDENTIALS, THROTTLED, UNAUTHORIZED, UNREACHABLE
-from dovetail.cloud.aws.launch.launch_options import FleetPurchase, Option
+from dovetail.cloud.aws.launch.launch_options import FleetPurchase, LaunchOption
 from dovetail.cloud.aws.launch.launch_templates import LaunchTemplate
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import ON_DEMAND, RESERVED, SPOT
@@ -58,7 +59,7 @@ _VPC_MISMATCH = "Security group and subnet belong to different networks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetError:
-    """Why a fleet did not launch something, and what that was."""
+    """An error of a fleet, and the override it is about."""
 
     code: str
     message: str
@@ -68,32 +69,32 @@ class FleetError:
     reservation_id: str = ""
 
 
-def remember(errors: Sequence[FleetError], capacity_type: str, unavailable: UnavailableOfferings) -> None:
-    """Keep what was short from being asked for again right away, even if the fleet got something else."""
+def record_shortages(errors: Sequence[FleetError], capacity_type: str, unavailable: UnavailableOfferings) -> None:
+    """Mark the offerings that had no capacity as unavailable, even if the fleet launched another one."""
     for error in errors:
         if error.code == NO_SPOT_ROLE:
             unavailable.mark_all_spot()
         if error.code not in SHORTAGES or not error.instance_type:
             continue
-        sold = error.reservation_id if capacity_type == RESERVED else error.instance_type
-        unavailable.mark(OfferingKey(capacity_type, sold or error.instance_type, error.zone))
+        name = error.reservation_id if capacity_type == RESERVED else error.instance_type
+        unavailable.mark(OfferingKey(capacity_type, name or error.instance_type, error.zone))
         if error.code == NO_ADDRESSES and error.subnet_id:
             unavailable.mark_subnet(error.subnet_id)
 
 
-def judge(errors: Sequence[FleetError], capacity_type: str) -> CloudError:
-    """What to raise when a fleet launched nothing."""
-    told = _summary(errors)
+def launch_error(errors: Sequence[FleetError], capacity_type: str) -> CloudError:
+    """The error to raise when a fleet launched nothing."""
+    summary = _summary(errors)
     others = [error for error in errors if error.code not in SHORTAGES]
     if not others:
-        return InsufficientCapacity(told or "the fleet launched nothing and does not say why")
+        return InsufficientCapacity(summary or "the fleet launched no instance and reported no error")
     if capacity_type == SPOT and all(error.code == NO_SPOT_ROLE for error in others):
-        return LaunchFailed(_REASONS[NO_SPOT_ROLE], told)
-    return LaunchFailed(reason_of(others[0].code, others[0].message), told)
+        return LaunchFailed(_REASONS[NO_SPOT_ROLE], summary)
+    return LaunchFailed(reason_of(others[0].code, others[0].message), summary)
 
 
 def reason_of(code: str, message: str) -> str:
-    """The reason shown on the NodeClaim for one of EC2's codes."""
+    """The reason shown on the NodeClaim for an EC2 error code."""
     if code in _REASONS and code != "InvalidParameter":
         return _REASONS[code]
     if code in UNAUTHORIZED:
@@ -106,7 +107,7 @@ def reason_of(code: str, message: str) -> str:
 
 
 def _summary(errors: Sequence[FleetError]) -> str:
-    """Each code once, with what it says and how often it came."""
+    """Each error code once, with its first message and the number of repetitions."""
     by_code: dict[str, list[FleetError]] = {}
     for error in errors:
         by_code.setdefault(error.code, []).append(error)
@@ -116,29 +117,29 @@ def _summary(errors: Sequence[FleetError]) -> str:
     )
 
 
-MOST_OVERRIDES = 300  # that a fleet takes
+MAX_OVERRIDES = 300  # overrides per request, an EC2 limit
 Tags = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class FleetRequest:
-    """An option, the subnet it would be launched in, and the template it would be launched from."""
+class FleetOverride:
+    """One override of the fleet: a launch option, its subnet and its launch template."""
 
-    option: Option
+    option: LaunchOption
     subnet_id: str
     template: LaunchTemplate
 
 
 @dataclass(frozen=True)
 class FleetInstance:
-    """What a fleet launched."""
+    """The instance that a fleet launched, and the override it was launched from."""
 
     instance_id: str
-    bid: FleetRequest
+    override: FleetOverride
 
 
-def tags_of(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, fingerprint: str) -> Tags:
-    """What instance, volumes and fleet are tagged with. What the class says never replaces what we find them by."""
+def launch_tags(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, class_hash: str) -> Tags:
+    """The tags of instance, volumes and fleet. Tags of the class cannot replace those that identify resources."""
     return {
         "Name": claim.name,
         **node_class.spec.tags,
@@ -148,20 +149,20 @@ def tags_of(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, finge
         labels.NODECLAIM_TAG: claim.name,
         labels.NODE_CLASS_TAG: node_class.name,
         labels.CLAIM_UID_TAG: claim.metadata.uid,
-        labels.CLASS_HASH: fingerprint,
+        labels.CLASS_HASH: class_hash,
     }
 
 
 def fleet_request(
-    purchase: FleetPurchase, bids: Sequence[FleetRequest], tags: Tags, token: str, context: str = ""
+    purchase: FleetPurchase, overrides: Sequence[FleetOverride], tags: Tags, token: str, context: str = ""
 ) -> dict[str, Any]:
-    """One instance, of whichever bid EC2 takes."""
+    """The request for one instance, from any of the overrides."""
     listed = [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
     kind = SPOT if purchase.capacity_type == SPOT else ON_DEMAND
     request: dict[str, Any] = {
         "Type": "instant",
         "ClientToken": token,
-        "LaunchTemplateConfigs": _configs(bids[:MOST_OVERRIDES]),
+        "LaunchTemplateConfigs": _template_configs(overrides[:MAX_OVERRIDES]),
         "TargetCapacitySpecification": {
             "DefaultTargetCapacityType": "capacity-block" if purchase.capacity_block else kind,
             "TotalTargetCapacity": 1,
@@ -177,65 +178,65 @@ def fleet_request(
     return request
 
 
-def _configs(bids: Iterable[FleetRequest]) -> list[dict[str, Any]]:
+def _template_configs(overrides: Iterable[FleetOverride]) -> list[dict[str, Any]]:
     by_template: dict[str, list[dict[str, Any]]] = {}
-    for bid in bids:
+    for each in overrides:
         override = {
-            "InstanceType": bid.option.instance_type.name,
-            "SubnetId": bid.subnet_id,
-            "AvailabilityZone": bid.option.offering.zone,
+            "InstanceType": each.option.instance_type.name,
+            "SubnetId": each.subnet_id,
+            "AvailabilityZone": each.option.offering.zone,
         }
-        by_template.setdefault(bid.template.name, []).append(override)
+        by_template.setdefault(each.template.name, []).append(override)
     return [
         {
             "LaunchTemplateSpecification": {"LaunchTemplateName": name, "Version": "$Latest"},
-            "Overrides": overrides,
+            "Overrides": listed,
         }
-        for name, overrides in by_template.items()
+        for name, listed in by_template.items()
     ]
 
 
-def bought(answer: Mapping[str, Any], bids: Sequence[FleetRequest]) -> FleetInstance | None:
-    """What the fleet launched, if it did."""
-    for each in answer.get("Instances") or ():
+def launched_instance(response: Mapping[str, Any], overrides: Sequence[FleetOverride]) -> FleetInstance | None:
+    """The instance that the fleet launched, or None."""
+    for each in response.get("Instances") or ():
         for instance_id in each.get("InstanceIds", ()):
-            override = _override(each)
-            name = override.get("InstanceType") or each.get("InstanceType", "")
-            bid = _find(bids, name, override.get("SubnetId", ""), override.get("AvailabilityZone", ""))
-            if bid is not None:
-                return FleetInstance(instance_id, bid)
+            reported = _reported_override(each)
+            name = reported.get("InstanceType") or each.get("InstanceType", "")
+            override = _find(overrides, name, reported.get("SubnetId", ""), reported.get("AvailabilityZone", ""))
+            if override is not None:
+                return FleetInstance(instance_id, override)
     return None
 
 
-def errors_of(answer: Mapping[str, Any], bids: Sequence[FleetRequest]) -> tuple[FleetError, ...]:
-    """What the fleet could not have."""
-    return tuple(_error(each, bids) for each in answer.get("Errors") or ())
+def fleet_errors(response: Mapping[str, Any], overrides: Sequence[FleetOverride]) -> tuple[FleetError, ...]:
+    """The errors of the fleet."""
+    return tuple(_parse_error(each, overrides) for each in response.get("Errors") or ())
 
 
-def _error(said: Mapping[str, Any], bids: Sequence[FleetRequest]) -> FleetError:
-    override = _override(said)
-    name, subnet = override.get("InstanceType", ""), override.get("SubnetId", "")
-    bid = _find(bids, name, subnet, override.get("AvailabilityZone", ""))
+def _parse_error(error: Mapping[str, Any], overrides: Sequence[FleetOverride]) -> FleetError:
+    reported = _reported_override(error)
+    name, subnet = reported.get("InstanceType", ""), reported.get("SubnetId", "")
+    override = _find(overrides, name, subnet, reported.get("AvailabilityZone", ""))
     return FleetError(
-        code=said.get("ErrorCode", ""),
-        message=said.get("ErrorMessage", ""),
+        code=error.get("ErrorCode", ""),
+        message=error.get("ErrorMessage", ""),
         instance_type=name,
-        zone=bid.option.offering.zone if bid is not None else override.get("AvailabilityZone", ""),
+        zone=override.option.offering.zone if override is not None else reported.get("AvailabilityZone", ""),
         subnet_id=subnet,
-        reservation_id=bid.option.reservation_id if bid is not None else "",
+        reservation_id=override.option.reservation_id if override is not None else "",
     )
 
 
-def _override(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    override: Mapping[str, Any] = (said.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+def _reported_override(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    override: Mapping[str, Any] = (entry.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
     return override
 
 
-def _find(bids: Sequence[FleetRequest], name: str, subnet_id: str, zone: str) -> FleetRequest | None:
-    """The bid that was taken or refused; EC2 may leave out the subnet or the zone."""
-    fitting = [bid for bid in bids if bid.option.instance_type.name == name]
+def _find(overrides: Sequence[FleetOverride], name: str, subnet_id: str, zone: str) -> FleetOverride | None:
+    """The override that a response is about; EC2 may leave out the subnet or the zone."""
+    matching = [each for each in overrides if each.option.instance_type.name == name]
     if subnet_id:
-        fitting = [bid for bid in fitting if bid.subnet_id == subnet_id]
+        matching = [each for each in matching if each.subnet_id == subnet_id]
     elif zone:
-        fitting = [bid for bid in fitting if bid.option.offering.zone == zone]
-    return fitting[0] if fitting else None
+        matching = [each for each in matching if each.option.offering.zone == zone]
+    return matching[0] if matching else None

@@ -1,8 +1,8 @@
-"""What a fleet is asked for on behalf of a NodeClaim: one way to buy, and the cheapest types that can be bought so.
+"""Selects the launch options for a NodeClaim: one capacity type, and the cheapest instance types available with it.
 
-Reserved capacity goes before spot, and spot before on demand. Machines nobody wants by accident (bare metal, GPUs,
-accelerators) are left out while others will do, and so is spot that costs more than on demand; a claim that asks for a
-minimum of variety keeps both. EC2 chooses among what is left.
+Reserved capacity precedes spot, and spot precedes on-demand. As in Karpenter, exotic types (bare metal, GPUs,
+accelerators) are dropped while other types remain, and so is spot that costs more than the cheapest on-demand option; a
+claim with `minValues` keeps both. EC2 chooses among the remaining options.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,96 +14,95 @@ from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, INSTANCE_TYPE, 
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.resources import fits
 
-MOST_TYPES = 60
-NOTHING_LEFT = "all requested instance types were unavailable during launch"
+MAX_TYPES = 60
+ALL_UNAVAILABLE = "all requested instance types were unavailable during launch"
 CAPACITY_BLOCK = "capacity-block"
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
-    """A type in a zone, bought one way."""
+class LaunchOption:
+    """An instance type with one of its offerings: a zone and a capacity type."""
 
     instance_type: InstanceType
     offering: Offering
 
     @property
     def reservation_id(self) -> str:
-        """The reservation it draws on, or empty."""
+        """The id of its capacity reservation, or an empty string."""
         return self.offering.requirements.labels().get(labels.RESERVATION_ID, "")
 
     @property
     def rank(self) -> tuple[float, str, str]:
-        """The cheapest first, then by name and zone."""
+        """Sort key: price, then name, then zone."""
         return self.offering.price, self.instance_type.name, self.offering.zone
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPurchase:
-    """What to ask for; the cheapest first."""
+    """The options of one launch, cheapest first, all of one capacity type."""
 
     capacity_type: str
-    options: tuple[Option, ...]
+    options: tuple[LaunchOption, ...]
     capacity_block: bool = False
 
 
 def plan_purchase(claim: NodeClaim, types: Iterable[InstanceType], well_known: frozenset[str]) -> FleetPurchase | str:
-    """The purchase for a claim, or in words why there is none."""
-    wanted = claim.requirements
-    named = wanted.get(INSTANCE_TYPE)
-    suited = [each for each in types if named.has(each.name) and each.requirements.intersects(wanted) is None]
-    roomy = [each for each in suited if fits(claim.spec.resources.requests, each.allocatable)]
-    options = [Option(each, offer) for each in roomy for offer in each.compatible_offerings(wanted, well_known)]
-    varied = any(each.min_values is not None for each in wanted.values())
-    if not varied:
-        options = _without_dear_spot(_without_exotic(options))
+    """The launch options for a claim, or the reason why there are none."""
+    requirements = claim.requirements
+    names = requirements.get(INSTANCE_TYPE)
+    matching = [each for each in types if names.has(each.name) and each.requirements.intersects(requirements) is None]
+    fitting = [each for each in matching if fits(claim.spec.resources.requests, each.allocatable)]
+    options = [
+        LaunchOption(each, offer) for each in fitting for offer in each.compatible_offerings(requirements, well_known)
+    ]
+    if all(each.min_values is None for each in requirements.values()):
+        options = _without_expensive_spot(_without_exotic(options))
     for capacity_type in CAPACITY_TYPES:
         chosen = [each for each in options if each.offering.capacity_type == capacity_type]
-        if chosen and wanted.get(CAPACITY_TYPE).has(capacity_type):
+        if chosen and requirements.get(CAPACITY_TYPE).has(capacity_type):
             return _purchase(capacity_type, sorted(chosen, key=lambda option: option.rank))
-    return NOTHING_LEFT if roomy else _why_none(len(suited))
+    if fitting:
+        return ALL_UNAVAILABLE
+    if matching:
+        return f"none of {len(matching)} matching instance types has enough allocatable resources for the requests"
+    return "no instance type meets the requirements"
 
 
-def _why_none(suited: int) -> str:
-    if not suited:
-        return "no instance type meets the requirements"
-    return f"none of {suited} matching instance types has room for the resources requested"
-
-
-def _purchase(capacity_type: str, options: Sequence[Option]) -> FleetPurchase:
+def _purchase(capacity_type: str, options: Sequence[LaunchOption]) -> FleetPurchase:
     if capacity_type == RESERVED:
         return _reserved(options)
     return FleetPurchase(capacity_type, _cheapest_types(options))
 
 
-def _cheapest_types(options: Sequence[Option]) -> tuple[Option, ...]:
-    """The options of the cheapest types, as many types as a fleet is asked for."""
-    names = list(dict.fromkeys(option.instance_type.name for option in options))[:MOST_TYPES]
+def _cheapest_types(options: Sequence[LaunchOption]) -> tuple[LaunchOption, ...]:
+    """The options of the cheapest types, at most `MAX_TYPES` types."""
+    names = list(dict.fromkeys(option.instance_type.name for option in options))[:MAX_TYPES]
     kept = frozenset(names)
     return tuple(option for option in options if option.instance_type.name in kept)
 
 
-def _reserved(options: Sequence[Option]) -> FleetPurchase:
-    """Reservations of one kind: the cheapest option's. A capacity block is asked for alone."""
-    kind = _kind(options[0])
-    if kind == CAPACITY_BLOCK:
+def _reserved(options: Sequence[LaunchOption]) -> FleetPurchase:
+    """Reservations of the cheapest option's type only. A capacity block is requested alone."""
+    reservation_type = _reservation_type(options[0])
+    if reservation_type == CAPACITY_BLOCK:
         return FleetPurchase(RESERVED, (options[0],), capacity_block=True)
-    by_place: dict[tuple[str, str], Option] = {}
+    by_type_and_zone: dict[tuple[str, str], LaunchOption] = {}
     for option in options:
-        if _kind(option) == kind:
-            by_place.setdefault((option.instance_type.name, option.offering.zone), option)
-    return FleetPurchase(RESERVED, _cheapest_types(tuple(by_place.values())))
+        if _reservation_type(option) == reservation_type:
+            by_type_and_zone.setdefault((option.instance_type.name, option.offering.zone), option)
+    return FleetPurchase(RESERVED, _cheapest_types(tuple(by_type_and_zone.values())))
 
 
-def _kind(option: Option) -> str:
+def _reservation_type(option: LaunchOption) -> str:
     return option.offering.requirements.labels().get(labels.RESERVATION_TYPE, "default")
 
 
-def _without_exotic(options: list[Option]) -> list[Option]:
+def _without_exotic(options: list[LaunchOption]) -> list[LaunchOption]:
     plain = [option for option in options if not is_exotic(option.instance_type)]
     return plain or options
 
 
-def _without_dear_spot(options: list[Option]) -> list[Option]:
+def _without_expensive_spot(options: list[LaunchOption]) -> list[LaunchOption]:
     prices = [each.offering.price for each in options if each.offering.capacity_type == ON_DEMAND]
     if not prices:
         return options
@@ -112,8 +111,8 @@ def _without_dear_spot(options: list[Option]) -> list[Option]:
 
 
 def is_exotic(instance_type: InstanceType) -> bool:
-    """Whether it is bare metal or carries GPUs or accelerators."""
-    said = instance_type.requirements
-    if any(said.get(key).values for key in (labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT)):
+    """Whether the type is bare metal or has GPUs or accelerators."""
+    requirements = instance_type.requirements
+    if any(requirements.get(key).values for key in (labels.INSTANCE_GPU_COUNT, labels.INSTANCE_ACCELERATOR_COUNT)):
         return True
-    return any(size.startswith("metal") for size in said.get(labels.INSTANCE_SIZE).values)
+    return any(size.startswith("metal") for size in requirements.get(labels.INSTANCE_SIZE).values)

@@ -1,9 +1,9 @@
-"""Launch templates: made when a launch needs them, named by their content, removed when nobody has used them a while.
+"""EC2 launch templates: their content, and their creation and deletion.
 
-The name follows from what is in it, so making one that exists already is no fault, and two processes that launch alike
-share it. Those of a process that died are found by their tags and go the same way.
-
-What is in a launch template: everything EC2 needs to start one kind of machine for a claim.
+A template holds everything EC2 needs to start an instance of one type for a claim: AMI, user data, volumes, network
+interfaces, tags. Its name is a hash of the content, so creating one that exists is not an error, and processes with
+equal launches share it. Templates that were not used for ten minutes are deleted; those that an earlier process left
+are found by their tags and deleted in the same way.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.clients import AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG
-from dovetail.cloud.aws.launch.launch_options import FleetPurchase, Option
-from dovetail.cloud.aws.launch.userdata import Boot, user_data
+from dovetail.cloud.aws.launch.launch_options import FleetPurchase, LaunchOption
+from dovetail.cloud.aws.launch.userdata import BootstrapConfig, user_data
 from dovetail.cloud.aws.resolve.amis import image_for
-from dovetail.cloud.aws.resolve.network import named
+from dovetail.cloud.aws.resolve.network import ec2_filter
 from dovetail.model.duration import Duration
 from dovetail.model.ec2nodeclass import (
     GROUP,
@@ -35,8 +35,8 @@ from dovetail.model.resources import PODS, Quantity
 from dovetail.ports.clock import Clock
 
 UNUSED_FOR = timedelta(minutes=10)
-_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
-_GONE = frozenset(
+_ALREADY_EXISTS = "InvalidLaunchTemplateName.AlreadyExistsException"
+_NOT_FOUND = frozenset(
     {
         "InvalidLaunchTemplateName.NotFoundException",
         "InvalidLaunchTemplateId.NotFound",
@@ -47,7 +47,7 @@ _GONE = frozenset(
 
 @dataclass(frozen=True)
 class LaunchTemplate:
-    """A launch template as it should be."""
+    """A launch template to create."""
 
     name: str
     data: Mapping[str, Any]
@@ -55,72 +55,72 @@ class LaunchTemplate:
 
 
 def template(tags: Mapping[str, str], data: Mapping[str, Any]) -> LaunchTemplate:
-    """The template with this content. `tags` say whose it is, and are what permissions are bound to."""
-    told = json.dumps([tags, data], sort_keys=True)
-    return LaunchTemplate(f"{GROUP}/{hashlib.sha256(told.encode()).hexdigest()[:24]}", data, tags)
+    """The template with this content. `tags` name its owner; IAM policies may refer to them."""
+    content = json.dumps([tags, data], sort_keys=True)
+    return LaunchTemplate(f"{GROUP}/{hashlib.sha256(content.encode()).hexdigest()[:24]}", data, tags)
 
 
-def is_gone(code: str) -> bool:
-    """Whether a launch failed because its template is not there any more."""
-    return code in _GONE
+def is_not_found(code: str) -> bool:
+    """Whether the error code means that the launch template does not exist."""
+    return code in _NOT_FOUND
 
 
 class LaunchTemplates:
-    """Makes and removes launch templates."""
+    """Creates and deletes launch templates."""
 
     def __init__(self, aws: AwsClients, clock: Clock, cluster_name: str) -> None:
         self._aws = aws
         self._clock = clock
         self._cluster_name = cluster_name
-        self._made: TtlCache[str, bool] = TtlCache(clock, timedelta(days=1))
+        self._created: TtlCache[str, bool] = TtlCache(clock, timedelta(days=1))
         self._used_at: dict[str, datetime] = {}
 
-    async def ensure(self, wanted: LaunchTemplate) -> None:
-        """Have it at EC2. What was made before is not asked for again; a launch says if it is gone."""
-        self._used_at[wanted.name] = self._clock.now()
-        await self._made.get(wanted.name, lambda: self._make(wanted))
+    async def ensure(self, template: LaunchTemplate) -> None:
+        """Create the template, unless this process created it before. A launch reports if it was deleted since."""
+        self._used_at[template.name] = self._clock.now()
+        await self._created.get(template.name, lambda: self._create(template))
 
-    def forget(self, wanted: LaunchTemplate) -> None:
-        """It is not there, whatever we thought."""
-        self._made.forget(wanted.name)
+    def forget(self, template: LaunchTemplate) -> None:
+        """Record that the template does not exist at EC2."""
+        self._created.forget(template.name)
 
     async def adopt(self) -> None:
-        """Take over those that an earlier process left: they go when nobody uses them."""
+        """Adopt the templates of an earlier process, so that they are deleted when unused."""
         for name in await self._find({CLUSTER_NAME_TAG: self._cluster_name}):
             self._used_at.setdefault(name, self._clock.now())
 
-    async def sweep(self) -> None:
-        """Remove those nobody has used for a while."""
+    async def delete_unused(self) -> None:
+        """Delete the templates that were not used for ten minutes."""
         limit = self._clock.now() - UNUSED_FOR
         for name in [name for name, used_at in self._used_at.items() if used_at <= limit]:
-            self._made.forget(name)
+            self._created.forget(name)
             await self._delete(name)
             self._used_at.pop(name, None)
 
-    async def remove_all(self, node_class: EC2NodeClass) -> None:
-        """Remove those of a class that goes."""
+    async def delete_all(self, node_class: EC2NodeClass) -> None:
+        """Delete all templates of a class."""
         for name in await self._find({CLUSTER_NAME_TAG: self._cluster_name, NODE_CLASS_TAG: node_class.name}):
             self._used_at.pop(name, None)
-            self._made.forget(name)
+            self._created.forget(name)
             await self._delete(name)
 
-    async def _make(self, wanted: LaunchTemplate) -> bool:
-        tags = wanted.tags
+    async def _create(self, template: LaunchTemplate) -> bool:
+        tags = template.tags
         listed = [{"ResourceType": "launch-template", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
-        given: dict[str, Any] = {
-            "LaunchTemplateName": wanted.name,
-            "LaunchTemplateData": wanted.data,
+        request: dict[str, Any] = {
+            "LaunchTemplateName": template.name,
+            "LaunchTemplateData": template.data,
             "TagSpecifications": listed,
         }
         try:
-            await self._aws.call("ec2", "create_launch_template", **given)
+            await self._aws.call("ec2", "create_launch_template", **request)
         except AwsError as error:
-            if error.code != _EXISTS:
+            if error.code != _ALREADY_EXISTS:
                 raise
         return True
 
     async def _find(self, tags: Mapping[str, str]) -> list[str]:
-        filters = [named(f"tag:{key}", value) for key, value in tags.items()]
+        filters = [ec2_filter(f"tag:{key}", value) for key, value in tags.items()]
         found = await self._aws.collect("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
         return [each["LaunchTemplateName"] for each in found if each["LaunchTemplateName"].startswith(f"{GROUP}/")]
 
@@ -128,86 +128,86 @@ class LaunchTemplates:
         try:
             await self._aws.call("ec2", "delete_launch_template", LaunchTemplateName=name)
         except AwsError as error:
-            if not is_gone(error.code):
+            if not is_not_found(error.code):
                 raise
 
 
 SHARED, DEDICATED = "default", "dedicated"
-"""Tenancies as EC2 names them."""
+"""EC2 tenancies."""
 _GIB = 1 << 30
 _DEVICES = {"Bottlerocket": (("/dev/xvda", 4), ("/dev/xvdb", 20)), "Custom": ()}
-_WINDOWS = (("/dev/sda1", 50),)
-_USUAL = (("/dev/xvda", 20),)
+_WINDOWS_DEVICES = (("/dev/sda1", 50),)
+_DEFAULT_DEVICES = (("/dev/xvda", 20),)
 
 
 @dataclass(frozen=True)
-class Start:
-    """What all machines of one launch share."""
+class TemplateConfig:
+    """What all launch templates of one launch share."""
 
     node_class: EC2NodeClass
     purchase: FleetPurchase
-    boot: Boot
-    tags: Mapping[str, str]  # of what the instance brings along
-    efa: bool = False  # whether the claim asks for such interfaces
+    bootstrap: BootstrapConfig
+    tags: Mapping[str, str]  # of network interfaces and spot requests
+    efa: bool = False  # whether the claim requests EFA interfaces
     tenancy: str = SHARED
 
 
-def image_of(option: Option, node_class: EC2NodeClass) -> str:
-    """The image a machine is started from; empty if none suits it."""
+def image_of(option: LaunchOption, node_class: EC2NodeClass) -> str:
+    """The id of the AMI for an option; empty if there is none."""
     found = image_for(option.instance_type.requirements, node_class.status.amis)
     return found.id if found is not None else ""
 
 
-def template_data(option: Option, start: Start) -> dict[str, Any]:
-    """The content of the template the option is launched from."""
-    spec, status = start.node_class.spec, start.node_class.status
+def template_data(option: LaunchOption, config: TemplateConfig) -> dict[str, Any]:
+    """The content of the launch template for an option."""
+    spec, status = config.node_class.spec, config.node_class.status
     pods = int(option.instance_type.capacity[PODS].units)
-    boot = replace(start.boot, kubelet={**start.boot.kubelet, "maxPods": pods})
-    listed = [{"Key": key, "Value": value} for key, value in sorted(start.tags.items())]
-    brought = ["network-interface", *(["spot-instances-request"] if start.purchase.capacity_type == SPOT else [])]
+    bootstrap = replace(config.bootstrap, kubelet={**config.bootstrap.kubelet, "maxPods": pods})
+    listed = [{"Key": key, "Value": value} for key, value in sorted(config.tags.items())]
+    tagged = ["network-interface", *(["spot-instances-request"] if config.purchase.capacity_type == SPOT else [])]
     groups = [group.id for group in status.security_groups]
-    interfaces = _interfaces(option, start, groups)
+    interfaces = _interfaces(option, config, groups)
     data: dict[str, Any] = {
-        "ImageId": image_of(option, start.node_class),
+        "ImageId": image_of(option, config.node_class),
         "IamInstanceProfile": {"Name": status.instance_profile},
-        "UserData": user_data(spec, boot),
+        "UserData": user_data(spec, bootstrap),
         "BlockDeviceMappings": _volumes(spec),
         "MetadataOptions": _metadata(spec.metadata_options or MetadataOptions()),
         "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
         "CapacityReservationSpecification": _reservation(option),
-        "TagSpecifications": [{"ResourceType": each, "Tags": listed} for each in brought],
+        "TagSpecifications": [{"ResourceType": each, "Tags": listed} for each in tagged],
         **({"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}),
-        "Placement": _placement(start),
-        **({"CpuOptions": _capitalised(spec.cpu_options)} if spec.cpu_options else {}),
+        "Placement": _placement(config),
+        **({"CpuOptions": _capitalized(spec.cpu_options)} if spec.cpu_options else {}),
     }
-    if start.purchase.capacity_block:
+    if config.purchase.capacity_block:
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
     return data
 
 
 def tenancy_of(claim: NodeClaim) -> str:
-    """The tenancy a claim is launched with: dedicated only if its requirements leave nothing else."""
+    """The tenancy of a claim's instance: dedicated only if the requirements exclude the default one."""
     return SHARED if claim.requirements.get(labels.INSTANCE_TENANCY).has(SHARED) else DEDICATED
 
 
-def _placement(start: Start) -> dict[str, Any]:
-    placement = {"Tenancy": start.tenancy}
-    group = start.node_class.spec.placement_group_selector
+def _placement(config: TemplateConfig) -> dict[str, Any]:
+    placement = {"Tenancy": config.tenancy}
+    group = config.node_class.spec.placement_group_selector
     if group is None:
         return placement
     return {**placement, **({"GroupId": group.id} if group.id else {"GroupName": group.name})}
 
 
-def _reservation(option: Option) -> dict[str, Any]:
-    """Nobody draws on a reservation by accident."""
+def _reservation(option: LaunchOption) -> dict[str, Any]:
+    """Instances use a capacity reservation only if the option names it."""
     if not option.reservation_id:
         return {"CapacityReservationPreference": "none"}
     return {"CapacityReservationTarget": {"CapacityReservationId": option.reservation_id}}
 
 
-def _interfaces(option: Option, start: Start, groups: Sequence[str]) -> list[dict[str, Any]]:
-    spec = start.node_class.spec
-    wanted = [
+def _interfaces(option: LaunchOption, config: TemplateConfig, groups: Sequence[str]) -> list[dict[str, Any]]:
+    spec = config.node_class.spec
+    interfaces = [
         {
             "NetworkCardIndex": each.network_card_index,
             "DeviceIndex": each.device_index,
@@ -215,15 +215,15 @@ def _interfaces(option: Option, start: Start, groups: Sequence[str]) -> list[dic
         }
         for each in spec.network_interfaces
     ]
-    if start.efa and not wanted:
+    if config.efa and not interfaces:
         count = int(option.instance_type.capacity.get(labels.EFA, Quantity.of(0)).units)
-        wanted = [
+        interfaces = [
             {"NetworkCardIndex": card, "DeviceIndex": min(card, 1), "InterfaceType": "efa"} for card in range(count)
         ]
-    told = (spec.associate_public_ip_address, spec.ip_prefix_count, spec.connection_tracking)
-    if not wanted and any(each is not None for each in told):
-        wanted = [{"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface"}]
-    for interface in wanted:
+    settings = (spec.associate_public_ip_address, spec.ip_prefix_count, spec.connection_tracking)
+    if not interfaces and any(each is not None for each in settings):
+        interfaces = [{"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface"}]
+    for interface in interfaces:
         interface["Groups"] = list(groups)
         if spec.connection_tracking:
             interface["ConnectionTrackingSpecification"] = _timeouts(spec.connection_tracking)
@@ -232,7 +232,7 @@ def _interfaces(option: Option, start: Start, groups: Sequence[str]) -> list[dic
             interface["AssociatePublicIpAddress"] = spec.associate_public_ip_address
         if first and spec.ip_prefix_count is not None:
             interface["Ipv4PrefixCount"] = spec.ip_prefix_count
-    return wanted
+    return interfaces
 
 
 def _volumes(spec: EC2NodeClassSpec) -> list[dict[str, Any]]:
@@ -241,7 +241,7 @@ def _volumes(spec: EC2NodeClassSpec) -> list[dict[str, Any]]:
 
 
 def _default_volumes(family: str) -> list[BlockDeviceMapping]:
-    devices = _WINDOWS if family.startswith("Windows") else _DEVICES.get(family, _USUAL)
+    devices = _WINDOWS_DEVICES if family.startswith("Windows") else _DEVICES.get(family, _DEFAULT_DEVICES)
     return [
         BlockDeviceMapping(
             device_name=device, ebs=BlockDevice(encrypted=True, volume_type="gp3", volume_size=f"{size}Gi")
@@ -252,7 +252,7 @@ def _default_volumes(family: str) -> list[BlockDeviceMapping]:
 
 def _volume(ebs: BlockDevice) -> dict[str, Any]:
     size = -(-int(Quantity.parse(ebs.volume_size).units) // _GIB) if ebs.volume_size else None
-    told = {
+    settings = {
         "DeleteOnTermination": True if ebs.delete_on_termination is None else ebs.delete_on_termination,
         "Encrypted": ebs.encrypted,
         "Iops": ebs.iops,
@@ -263,7 +263,7 @@ def _volume(ebs: BlockDevice) -> dict[str, Any]:
         "VolumeSize": size,
         "VolumeType": ebs.volume_type or None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def _metadata(options: MetadataOptions) -> dict[str, Any]:
@@ -276,18 +276,18 @@ def _metadata(options: MetadataOptions) -> dict[str, Any]:
     }
 
 
-def _timeouts(said: Mapping[str, object]) -> dict[str, object]:
-    """EC2 takes whole seconds."""
-    return {name: _seconds(value) for name, value in _capitalised(said).items()}
+def _timeouts(settings: Mapping[str, object]) -> dict[str, object]:
+    """Connection tracking timeouts as whole seconds, the unit of EC2."""
+    return {name: _seconds(value) for name, value in _capitalized(settings).items()}
 
 
 def _seconds(value: object) -> object:
-    """What is no duration is for the launch to complain about, by name."""
+    """Convert a duration to seconds. Another value is passed on, and EC2 rejects it with its name."""
     try:
         return int(Duration.parse(value).span.total_seconds()) if isinstance(value, str) else value
     except ValueError:
         return value
 
 
-def _capitalised(said: Mapping[str, object]) -> dict[str, object]:
-    return {name[:1].upper() + name[1:]: value for name, value in said.items()}
+def _capitalized(settings: Mapping[str, object]) -> dict[str, object]:
+    return {name[:1].upper() + name[1:]: value for name, value in settings.items()}

@@ -1,13 +1,13 @@
-"""Launches one instance for a NodeClaim, and never a second one.
+"""Launches exactly one EC2 instance for a NodeClaim, across retries and restarts.
 
-Before anything is asked for, instances that carry the claim's uid are looked for. The token of a request is the claim's
-uid and the number of the try, and only a try that is known to have launched nothing is followed by the next: whoever
-starts over, in this process or the next, is given the answers of the tries before. If EC2 has seen the token with other
-words, somebody asked before us, and the instance has a minute to appear before that try counts as failed.
+A launch first looks for instances tagged with the claim's uid. The client token of CreateFleet is the claim's uid plus
+the attempt number, and the number grows only after an attempt that launched nothing. A restarted process therefore
+repeats the earlier requests and receives their responses. If EC2 reports that it knows the token with other parameters,
+an earlier process sent the request: the launch waits up to a minute for its instance to appear before the attempt
+counts as failed.
 
-Which subnet of each zone the next instance goes to: the one with most free addresses, launches under way included.
-
-EC2 tells of free addresses a minute late. What a launch is going to take is remembered until then.
+`SubnetSelection` picks the subnet of each zone: the one with the most free addresses. EC2 reports free addresses up to
+a minute late, so addresses that running launches will use are reserved for that time.
 """
 
 from collections import OrderedDict
@@ -25,27 +25,27 @@ from dovetail.cloud.aws.launch.fleet import (
     SHORTAGES,
     FleetError,
     FleetInstance,
-    FleetRequest,
-    bought,
-    errors_of,
+    FleetOverride,
+    fleet_errors,
     fleet_request,
-    judge,
+    launch_error,
+    launch_tags,
+    launched_instance,
     reason_of,
-    remember,
-    tags_of,
+    record_shortages,
 )
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, plan_purchase
 from dovetail.cloud.aws.launch.launch_templates import (
     LaunchTemplates,
-    Start,
+    TemplateConfig,
     image_of,
-    is_gone,
+    is_not_found,
     template,
     template_data,
     tenancy_of,
 )
-from dovetail.cloud.aws.launch.userdata import boot_of
-from dovetail.cloud.aws.nodeclass_hash import stamped_hash
+from dovetail.cloud.aws.launch.userdata import bootstrap_config
+from dovetail.cloud.aws.nodeclass_hash import recorded_hash
 from dovetail.cloud.aws.resolve.network import SUBNET_LIFETIME, Subnet, Subnets
 from dovetail.model.catalog import InstanceType
 from dovetail.model.ec2nodeclass import EC2NodeClass
@@ -57,52 +57,52 @@ from dovetail.ports.errors import InsufficientCapacity, LaunchFailed
 
 
 class SubnetSelection:
-    """Addresses spoken for."""
+    """Chooses subnets, and reserves the addresses of launches that EC2 does not count yet."""
 
     def __init__(self, clock: Clock, unavailable: UnavailableOfferings) -> None:
         self._clock = clock
         self._unavailable = unavailable
-        self._taken: list[tuple[datetime, str, int]] = []
+        self._reserved: list[tuple[datetime, str, int]] = []
 
     def choose(self, subnets: Iterable[Subnet]) -> Mapping[str, str]:
-        """One subnet for each zone, by zone; those that were full a moment ago are left out."""
-        self._sweep()
+        """One subnet id for each zone, by zone; subnets without free addresses are left out."""
+        self._drop_expired()
         chosen: dict[str, Subnet] = {}
-        for subnet in sorted(subnets, key=lambda each: (-self._left(each), each.id)):
-            if not self._unavailable.covers_subnet(subnet.id):
+        for subnet in sorted(subnets, key=lambda each: (-self._free_addresses(each), each.id)):
+            if not self._unavailable.is_subnet_full(subnet.id):
                 chosen.setdefault(subnet.zone, subnet)
         return {zone: subnet.id for zone, subnet in chosen.items()}
 
-    def take(self, subnet_ids: Sequence[str], count: int) -> datetime:
-        """A launch may land in any of these; the answer gives them back."""
+    def reserve(self, subnet_ids: Sequence[str], count: int) -> datetime:
+        """Reserve addresses in all subnets that a launch may use. Returns the expiry, which `release` needs."""
         now = self._clock.now()
-        self._taken.extend((now + SUBNET_LIFETIME, each, count) for each in subnet_ids)
+        self._reserved.extend((now + SUBNET_LIFETIME, each, count) for each in subnet_ids)
         return now + SUBNET_LIFETIME
 
-    def give_back(self, until: datetime, subnet_ids: Iterable[str], count: int) -> None:
-        """It did not land in these."""
+    def release(self, expires_at: datetime, subnet_ids: Iterable[str], count: int) -> None:
+        """Release the addresses in subnets that the launch did not use."""
         for each in subnet_ids:
-            if (until, each, count) in self._taken:
-                self._taken.remove((until, each, count))
+            if (expires_at, each, count) in self._reserved:
+                self._reserved.remove((expires_at, each, count))
 
-    def _left(self, subnet: Subnet) -> int:
-        return subnet.free_addresses - sum(count for _, id_, count in self._taken if id_ == subnet.id)
+    def _free_addresses(self, subnet: Subnet) -> int:
+        return subnet.free_addresses - sum(count for _, id_, count in self._reserved if id_ == subnet.id)
 
-    def _sweep(self) -> None:
+    def _drop_expired(self) -> None:
         now = self._clock.now()
-        self._taken = [each for each in self._taken if each[0] > now]
+        self._reserved = [each for each in self._reserved if each[0] > now]
 
 
-SETTLING = timedelta(minutes=1)
-"""How long an instance may take to appear in EC2's own lists."""
-_MISMATCH = "IdempotentParameterMismatch"
-_REMEMBERED = 5000
-_KNOWN = WELL_KNOWN | labels.INSTANCE_LABELS | labels.OFFERING_LABELS
+VISIBILITY_DELAY = timedelta(minutes=1)
+"""An instance may be missing from DescribeInstances for this long after its launch."""
+_PARAMETER_MISMATCH = "IdempotentParameterMismatch"
+_MAX_CLAIMS = 5000
+_WELL_KNOWN_LABELS = WELL_KNOWN | labels.INSTANCE_LABELS | labels.OFFERING_LABELS
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchDependencies:
-    """What a launch needs."""
+    """The collaborators of the launcher."""
 
     aws: AwsClients
     clock: Clock
@@ -114,185 +114,194 @@ class LaunchDependencies:
 
 
 @dataclass
-class _Tries:
-    """How far the launches of one claim have come, as this process knows."""
+class _Attempts:
+    """The launch attempts of one claim in this process."""
 
     number: int = 0
-    unsettled_since: datetime | None = None
+    waiting_since: datetime | None = None  # for the instance of an earlier request with the same token
 
 
 @dataclass(frozen=True)
 class FleetLaunch:
-    """One launch: who it is for, and all that may be bought for it."""
+    """One launch: the claim, and every override that may fulfill it."""
 
     claim: NodeClaim
     purchase: FleetPurchase
-    bids: tuple[FleetRequest, ...]
+    overrides: tuple[FleetOverride, ...]
     tags: Mapping[str, str]
     context: str = ""
 
     def request(self, token: str) -> dict[str, Any]:
-        """What EC2 is asked for."""
-        return fleet_request(self.purchase, self.bids, self.tags, token, self.context)
+        """The CreateFleet request."""
+        return fleet_request(self.purchase, self.overrides, self.tags, token, self.context)
 
 
 class Launcher:
-    """Launches instances."""
+    """Launches instances for NodeClaims."""
 
     def __init__(self, dependencies: LaunchDependencies) -> None:
-        self._yard = dependencies
-        self._addresses = SubnetSelection(dependencies.clock, dependencies.unavailable)
-        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+        self._dependencies = dependencies
+        self._subnet_selection = SubnetSelection(dependencies.clock, dependencies.unavailable)
+        self._attempts: OrderedDict[str, _Attempts] = OrderedDict()
 
     async def find(self, claim: NodeClaim) -> Ec2Instance | None:
-        """The instance that was launched for the claim before; `InsufficientCapacity` if it is on its way out again."""
-        found = await self._yard.instances.of_claim(claim.metadata.uid)
+        """The instance of an earlier launch, or None; `InsufficientCapacity` if it is already terminating."""
+        found = await self._dependencies.instances.list_for_claim(claim.metadata.uid)
         alive = sorted((each for each in found if not each.terminating), key=lambda each: each.id)
         if found and not alive:
             raise InsufficientCapacity(f"instance {found[0].id} was terminated before it became a node")
         return alive[0] if alive else None
 
     async def launch(self, claim: NodeClaim, node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Ec2Instance:
-        """Launch one instance, or give the one that an earlier try launched."""
-        purchase = plan_purchase(claim, types, _KNOWN)
+        """Launch one instance, or return the one of an earlier attempt."""
+        purchase = plan_purchase(claim, types, _WELL_KNOWN_LABELS)
         if isinstance(purchase, str):
             raise InsufficientCapacity(purchase)
-        order = await self.order(claim, node_class, purchase)
-        subnets = sorted({bid.subnet_id for bid in order.bids})
-        pods = min(int(bid.option.instance_type.capacity[PODS].units) for bid in order.bids)
-        held = self._addresses.take(subnets, pods)
-        landed = ""
+        fleet = await self.prepare(claim, node_class, purchase)
+        subnets = sorted({each.subnet_id for each in fleet.overrides})
+        pods = min(int(each.option.instance_type.capacity[PODS].units) for each in fleet.overrides)
+        expires_at = self._subnet_selection.reserve(subnets, pods)
+        used_subnet = ""
         try:
-            got = await self._buy(order)
-            landed = got.subnet_id
+            instance = await self._create_fleet(fleet)
+            used_subnet = instance.subnet_id
         finally:
-            self._addresses.give_back(held, [each for each in subnets if each != landed], pods)
-        self._yard.instances.note(got)
-        return got
+            self._subnet_selection.release(expires_at, [each for each in subnets if each != used_subnet], pods)
+        self._dependencies.instances.add_to_cache(instance)
+        return instance
 
-    async def order(self, claim: NodeClaim, node_class: EC2NodeClass, purchase: FleetPurchase) -> FleetLaunch:
-        """What would be asked for, down to the templates. Nothing is made yet."""
-        dependencies = self._yard
-        name = dependencies.cluster.name
-        facts = await dependencies.cluster.facts()
-        tags = tags_of(claim, node_class, name, stamped_hash(node_class))
-        shared = {key: value for key, value in tags.items() if key in _shared(name)}
-        brought = {**node_class.spec.tags, **shared}
-        boot = boot_of(claim, purchase.capacity_type, node_class.spec, (name, facts))
-        efa = labels.EFA in claim.spec.resources.requests
-        start = Start(node_class, purchase, boot, brought, efa=efa, tenancy=tenancy_of(claim))
-        zones = self._addresses.choose(await dependencies.subnets.find(node_class.spec.subnet_selector_terms))
-        bids = tuple(
-            FleetRequest(option, zones[option.offering.zone], template(shared, template_data(option, start)))
-            for option in purchase.options
-            if option.offering.zone in zones and image_of(option, node_class)
+    async def prepare(self, claim: NodeClaim, node_class: EC2NodeClass, purchase: FleetPurchase) -> FleetLaunch:
+        """Build the launch, including the content of its templates. Creates nothing at AWS."""
+        name = self._dependencies.cluster.name
+        facts = await self._dependencies.cluster.facts()
+        tags = launch_tags(claim, node_class, name, recorded_hash(node_class))
+        shared = {key: value for key, value in tags.items() if key in _shared_tag_keys(name)}
+        bootstrap = bootstrap_config(claim, purchase.capacity_type, node_class.spec, (name, facts))
+        config = TemplateConfig(
+            node_class,
+            purchase,
+            bootstrap,
+            tags={**node_class.spec.tags, **shared},
+            efa=labels.EFA in claim.spec.resources.requests,
+            tenancy=tenancy_of(claim),
         )
-        if not bids:
-            raise InsufficientCapacity("no subnet has addresses left in a zone that could be bought in")
-        return FleetLaunch(claim, purchase, bids, tags, node_class.spec.context)
+        subnets = await self._dependencies.subnets.find(node_class.spec.subnet_selector_terms)
+        subnet_by_zone = self._subnet_selection.choose(subnets)
+        overrides = tuple(
+            FleetOverride(option, subnet_by_zone[option.offering.zone], template(shared, template_data(option, config)))
+            for option in purchase.options
+            if option.offering.zone in subnet_by_zone and image_of(option, node_class)
+        )
+        if not overrides:
+            raise InsufficientCapacity("no subnet has free addresses in a zone where the instance types are available")
+        return FleetLaunch(claim, purchase, overrides, tags, node_class.spec.context)
 
-    async def _buy(self, order: FleetLaunch) -> Ec2Instance:
-        """Ask for the fleet; once more with new templates if EC2 says that they are gone."""
+    async def _create_fleet(self, fleet: FleetLaunch) -> Ec2Instance:
+        """Create the fleet; retry once with new templates if EC2 reports them missing."""
         for last in (False, True):
-            answer = await self._ask(order, last=last)
-            if isinstance(answer, Ec2Instance):
-                return answer
-            if answer is None:
+            response = await self._request_fleet(fleet, last=last)
+            if isinstance(response, Ec2Instance):
+                return response
+            if response is None:
                 continue
-            errors = errors_of(answer, order.bids)
-            remember(errors, order.purchase.capacity_type, self._yard.unavailable)
-            got = bought(answer, order.bids)
-            if got is not None:
-                return self._launched(order, got)
-            self._of(order.claim).number += 1
-            if not last and errors and all(is_gone(error.code) for error in errors):
-                self._forget_templates(order)
+            errors = fleet_errors(response, fleet.overrides)
+            record_shortages(errors, fleet.purchase.capacity_type, self._dependencies.unavailable)
+            launched = launched_instance(response, fleet.overrides)
+            if launched is not None:
+                return self._pending_instance(fleet, launched)
+            self._attempts_of(fleet.claim).number += 1
+            if not last and errors and all(is_not_found(error.code) for error in errors):
+                self._forget_templates(fleet)
                 continue
-            raise judge(errors, order.purchase.capacity_type)
-        raise AssertionError("the second try answers or raises")
+            raise launch_error(errors, fleet.purchase.capacity_type)
+        raise AssertionError("the second attempt returns or raises")
 
-    async def _ask(self, order: FleetLaunch, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
-        """EC2's answer, the instance of an earlier try, or None if the templates have to be made again."""
+    async def _request_fleet(self, fleet: FleetLaunch, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
+        """The response, the instance of an earlier attempt, or None if the templates have to be created again."""
         try:
-            await self.make_templates(order)
+            await self.create_templates(fleet)
         except AwsError as error:
             raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
-        tries = self._of(order.claim)
-        request = order.request(f"{order.claim.metadata.uid}-{tries.number}")
+        attempts = self._attempts_of(fleet.claim)
+        request = fleet.request(f"{fleet.claim.metadata.uid}-{attempts.number}")
         try:
-            return await self._yard.aws.call("ec2", "create_fleet", **request)
+            return await self._dependencies.aws.call("ec2", "create_fleet", **request)
         except AwsError as error:
-            if error.code == _MISMATCH:
-                return await self._settled(order.claim, tries)
-            if is_gone(error.code) and not last:
-                self._forget_templates(order)
+            if error.code == _PARAMETER_MISMATCH:
+                return await self._find_earlier_launch(fleet.claim, attempts)
+            if is_not_found(error.code) and not last:
+                self._forget_templates(fleet)
                 return None
             if error.code in SHORTAGES:
-                remember(_all_short(order, error), order.purchase.capacity_type, self._yard.unavailable)
+                record_shortages(
+                    _shortage_of_all(fleet, error), fleet.purchase.capacity_type, self._dependencies.unavailable
+                )
                 raise InsufficientCapacity(str(error)) from error
             raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
 
-    async def make_templates(self, order: FleetLaunch) -> None:
-        """Have every template of an order at EC2."""
-        for each in {bid.template.name: bid.template for bid in order.bids}.values():
-            await self._yard.templates.ensure(each)
+    async def create_templates(self, fleet: FleetLaunch) -> None:
+        """Create every launch template that the launch uses."""
+        for each in {override.template.name: override.template for override in fleet.overrides}.values():
+            await self._dependencies.templates.ensure(each)
 
-    async def _settled(self, claim: NodeClaim, tries: _Tries) -> Ec2Instance:
-        """The instance that somebody asked for in other words, once it is to be seen."""
+    async def _find_earlier_launch(self, claim: NodeClaim, attempts: _Attempts) -> Ec2Instance:
+        """The instance of an earlier request with the same token; raises `LaunchFailed` until it appears."""
         found = await self.find(claim)
         if found is not None:
             return found
-        now = self._yard.clock.now()
-        tries.unsettled_since = tries.unsettled_since or now
-        if now - tries.unsettled_since >= SETTLING:
-            tries.number, tries.unsettled_since = tries.number + 1, None
-        raise LaunchFailed("LaunchUnsettled", "an earlier launch may still bring an instance; waiting for it to appear")
+        now = self._dependencies.clock.now()
+        attempts.waiting_since = attempts.waiting_since or now
+        if now - attempts.waiting_since >= VISIBILITY_DELAY:
+            attempts.number, attempts.waiting_since = attempts.number + 1, None
+        raise LaunchFailed(
+            "LaunchUnsettled", "an earlier launch may have succeeded; waiting for its instance to appear"
+        )
 
-    def _forget_templates(self, order: FleetLaunch) -> None:
-        for bid in order.bids:
-            self._yard.templates.forget(bid.template)
+    def _forget_templates(self, fleet: FleetLaunch) -> None:
+        for override in fleet.overrides:
+            self._dependencies.templates.forget(override.template)
 
-    def _launched(self, order: FleetLaunch, got: FleetInstance) -> Ec2Instance:
-        option, data = got.bid.option, got.bid.template.data
+    def _pending_instance(self, fleet: FleetLaunch, launched: FleetInstance) -> Ec2Instance:
+        option, data = launched.override.option, launched.override.template.data
         groups = data.get("SecurityGroupIds") or [g for each in data["NetworkInterfaces"] for g in each["Groups"]]
         return Ec2Instance(
-            id=got.instance_id,
+            id=launched.instance_id,
             instance_type=option.instance_type.name,
             zone=option.offering.zone,
-            capacity_type=order.purchase.capacity_type,
+            capacity_type=fleet.purchase.capacity_type,
             state="pending",
             image_id=data["ImageId"],
-            subnet_id=got.bid.subnet_id,
+            subnet_id=launched.override.subnet_id,
             security_groups=frozenset(groups),
             reservation_id=option.reservation_id,
             tenancy=data["Placement"]["Tenancy"],
-            launched_at=self._yard.clock.now(),
-            tags=order.tags,
+            launched_at=self._dependencies.clock.now(),
+            tags=fleet.tags,
         )
 
-    def _of(self, claim: NodeClaim) -> _Tries:
-        tries = self._tries.setdefault(claim.metadata.uid, _Tries())
-        while len(self._tries) > _REMEMBERED:
-            self._tries.popitem(last=False)
-        return tries
+    def _attempts_of(self, claim: NodeClaim) -> _Attempts:
+        attempts = self._attempts.setdefault(claim.metadata.uid, _Attempts())
+        while len(self._attempts) > _MAX_CLAIMS:
+            self._attempts.popitem(last=False)
+        return attempts
 
 
-def _shared(cluster_name: str) -> frozenset[str]:
-    """Tags that do not differ between the claims of a pool."""
+def _shared_tag_keys(cluster_name: str) -> frozenset[str]:
+    """Keys of the tags that all claims of a pool share."""
     return frozenset(
         {labels.cluster_tag(cluster_name), labels.CLUSTER_NAME_TAG, labels.NODE_CLASS_TAG, labels.NODEPOOL_TAG}
     )
 
 
-def _all_short(order: FleetLaunch, error: AwsError) -> list[FleetError]:
-    """A refusal that names nothing is about all that was asked for."""
+def _shortage_of_all(fleet: FleetLaunch, error: AwsError) -> list[FleetError]:
+    """The error as one shortage for each override: CreateFleet does not name the one it failed for."""
     return [
         FleetError(
             code=error.code,
             message=error.message,
-            instance_type=bid.option.instance_type.name,
-            zone=bid.option.offering.zone,
-            reservation_id=bid.option.reservation_id,
+            instance_type=override.option.instance_type.name,
+            zone=override.option.offering.zone,
+            reservation_id=override.option.reservation_id,
         )
-        for bid in order.bids
+        for override in fleet.overrides
     ]

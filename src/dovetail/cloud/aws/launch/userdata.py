@@ -1,8 +1,9 @@
-"""What an instance is told when it starts, so that it joins the cluster as the node its NodeClaim asks for.
+"""The user data with which an instance joins the cluster as the node of its NodeClaim.
 
-Every family of images has a language of its own. What the user wrote comes first and ours last; `Custom` images get
-what the user wrote and nothing else. Nodes register with the claim's taints and one more that keeps pods away until
-the claim's labels are on the node.
+Each AMI family has its format: MIME with a NodeConfig (AL2023), MIME with a shell script (AL2), TOML (Bottlerocket),
+PowerShell (Windows). The user data of the EC2NodeClass comes first and the generated part last; `Custom` AMIs get the
+user data of the class only. Nodes register with the taints of the claim plus `karpenter.sh/unregistered`, which keeps
+pods away until the labels of the claim are on the node.
 """
 
 import base64
@@ -24,29 +25,31 @@ from dovetail.model.taints import UNREGISTERED_TAINT, Taint
 
 _BOUNDARY = "//"
 _RESERVED_DOMAINS = ("kubernetes.io", "k8s.io")
-"""A kubelet may not set labels of these on its own node; they come with registration."""
+"""Kubelets may not set labels of these domains on their node; the controller sets them at registration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """One kind of start: cluster and node."""
+class BootstrapConfig:
+    """The cluster that a node joins, and the kubelet settings it joins with."""
 
     cluster_name: str
     cluster: ClusterFacts
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
-    kubelet: Mapping[str, Any]  # with maxPods settled
-    local_disks: bool = False  # joined into one for pods
+    kubelet: Mapping[str, Any]  # including maxPods
+    local_disks: bool = False  # combined as RAID0 for pod storage
 
 
-def boot_of(claim: NodeClaim, capacity_type: str, spec: EC2NodeClassSpec, cluster: tuple[str, ClusterFacts]) -> Boot:
-    """How nodes of a claim start, apart from what differs between machines."""
+def bootstrap_config(
+    claim: NodeClaim, capacity_type: str, spec: EC2NodeClassSpec, cluster: tuple[str, ClusterFacts]
+) -> BootstrapConfig:
+    """The bootstrap settings of a claim, apart from those that depend on the instance type."""
     kept = {key: value for key, value in claim.metadata.labels.items() if not _is_reserved(key)}
     own = {CAPACITY_TYPE: capacity_type}
     if spec.family != CUSTOM:
-        own[DO_NOT_SYNC_TAINTS] = "true"  # what the kubelet registered may be taken off again before we look
+        own[DO_NOT_SYNC_TAINTS] = "true"  # another controller may remove a taint before the node is synced
     name, facts = cluster
-    return Boot(
+    return BootstrapConfig(
         cluster_name=name,
         cluster=facts,
         labels=dict(sorted({**kept, **own}.items())),
@@ -56,52 +59,52 @@ def boot_of(claim: NodeClaim, capacity_type: str, spec: EC2NodeClassSpec, cluste
     )
 
 
-def user_data(spec: EC2NodeClassSpec, boot: Boot) -> str:
-    """The user data of an instance, in base64 as EC2 takes it."""
-    return base64.b64encode(_plain(spec, boot).encode()).decode()
+def user_data(spec: EC2NodeClassSpec, bootstrap: BootstrapConfig) -> str:
+    """The user data, base64-encoded."""
+    return base64.b64encode(_plain(spec, bootstrap).encode()).decode()
 
 
-def _plain(spec: EC2NodeClassSpec, boot: Boot) -> str:
+def _plain(spec: EC2NodeClassSpec, bootstrap: BootstrapConfig) -> str:
     custom = spec.user_data or ""
     match spec.family:
         case "AL2023":
-            return _archive(custom, ("application/node.eks.aws", _node_config(boot)))
+            return _archive(custom, ("application/node.eks.aws", _node_config(bootstrap)))
         case "AL2":
-            return _archive(custom, ('text/x-shellscript; charset="us-ascii"', userdata_shell.al2(boot)))
+            return _archive(custom, ('text/x-shellscript; charset="us-ascii"', userdata_shell.al2(bootstrap)))
         case "Bottlerocket":
-            return userdata_bottlerocket.bottlerocket(custom, boot)
+            return userdata_bottlerocket.bottlerocket(custom, bootstrap)
         case windows if windows.startswith("Windows"):
-            return userdata_shell.windows(custom, boot)
+            return userdata_shell.windows(custom, bootstrap)
         case _:
             return custom
 
 
-def _node_config(boot: Boot) -> str:
+def _node_config(bootstrap: BootstrapConfig) -> str:
     kubelet: dict[str, Any] = {
-        **boot.kubelet,
+        **bootstrap.kubelet,
         "registerWithTaints": [
             {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
-            for taint in boot.taints
+            for taint in bootstrap.taints
         ],
     }
-    told: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "cluster": {
-            "name": boot.cluster_name,
-            "apiServerEndpoint": boot.cluster.endpoint,
-            "certificateAuthority": boot.cluster.certificate_authority,
-            "cidr": boot.cluster.service_cidr,
+            "name": bootstrap.cluster_name,
+            "apiServerEndpoint": bootstrap.cluster.endpoint,
+            "certificateAuthority": bootstrap.cluster.certificate_authority,
+            "cidr": bootstrap.cluster.service_cidr,
         },
-        "kubelet": {"config": kubelet, "flags": [f"--node-labels={userdata_shell.pairs(boot.labels)}"]},
+        "kubelet": {"config": kubelet, "flags": [f"--node-labels={userdata_shell.pairs(bootstrap.labels)}"]},
     }
-    if boot.local_disks:
-        told["instance"] = {"localStorage": {"strategy": "RAID0"}}
-    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": json.loads(json.dumps(told))}
+    if bootstrap.local_disks:
+        spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
+    config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": json.loads(json.dumps(spec))}
     return yaml.safe_dump(config, sort_keys=True)
 
 
-def _archive(custom: str, own: tuple[str, str]) -> str:
-    """A MIME archive: the parts of the user, whatever they wrote, and ours last."""
-    parts = [*_parts(custom), own]
+def _archive(custom: str, generated: tuple[str, str]) -> str:
+    """A MIME archive: the parts of the class's user data, then the generated part."""
+    parts = [*_parts(custom), generated]
     body = "".join(f"--{_BOUNDARY}\nContent-Type: {kind}\n\n{text.strip()}\n\n" for kind, text in parts)
     return f'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="{_BOUNDARY}"\n\n{body}--{_BOUNDARY}--\n'
 

@@ -1,4 +1,4 @@
-"""How Bottlerocket images start: settings in TOML. Ours go over those of the user, field by field."""
+"""The user data of Bottlerocket AMIs: TOML settings. Generated settings override those of the user, field by field."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -7,45 +7,45 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cloud.aws.launch import userdata_shell
 
 if TYPE_CHECKING:
-    from dovetail.cloud.aws.launch.userdata import Boot
+    from dovetail.cloud.aws.launch.userdata import BootstrapConfig
 
 Table = dict[str, Any]
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
-_STORED = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
+_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
 _MOUNT: Table = {
     "commands": [
         ["apiclient", "ephemeral-storage", "init"],
-        ["apiclient", "ephemeral-storage", "bind", "--dirs", *_STORED],
+        ["apiclient", "ephemeral-storage", "bind", "--dirs", *_DIRECTORIES],
     ],
     "mode": "always",
     "essential": True,
 }
 
 
-def bottlerocket(custom: str, boot: "Boot") -> str:
-    """The settings of one start. What the user wrote and cannot be read is left out by EC2NodeClass validation."""
+def bottlerocket(custom: str, bootstrap: "BootstrapConfig") -> str:
+    """The settings as TOML. Raises `tomllib.TOMLDecodeError` if the user data of the class is not TOML."""
     settings: Table = tomllib.loads(custom) if custom.strip() else {}
-    _lay_over(settings, {"settings": {"kubernetes": _kubernetes(boot)}})
-    if boot.local_disks:
-        _lay_over(settings, {"settings": {"bootstrap-commands": {"000-mount-instance-storage": _MOUNT}}})
-    return "\n".join(_written(settings)) + "\n"
+    _merge(settings, {"settings": {"kubernetes": _kubernetes(bootstrap)}})
+    if bootstrap.local_disks:
+        _merge(settings, {"settings": {"bootstrap-commands": {"000-mount-instance-storage": _MOUNT}}})
+    return "\n".join(_toml_lines(settings)) + "\n"
 
 
-def _kubernetes(boot: "Boot") -> Table:
+def _kubernetes(bootstrap: "BootstrapConfig") -> Table:
     taints: dict[str, list[str]] = {}
-    for taint in boot.taints:
+    for taint in bootstrap.taints:
         taints.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
     kubelet = {
-        userdata_shell.kebab(name): _plain(value) for name, value in boot.kubelet.items() if name != "clusterDNS"
+        userdata_shell.kebab(name): _plain(value) for name, value in bootstrap.kubelet.items() if name != "clusterDNS"
     }
-    dns = userdata_shell.dns_address(boot)
+    dns = userdata_shell.dns_address(bootstrap)
     return {
         **kubelet,
-        "api-server": boot.cluster.endpoint,
-        "cluster-certificate": boot.cluster.certificate_authority,
-        "cluster-name": boot.cluster_name,
+        "api-server": bootstrap.cluster.endpoint,
+        "cluster-certificate": bootstrap.cluster.certificate_authority,
+        "cluster-name": bootstrap.cluster_name,
         **({"cluster-dns-ip": dns} if dns else {}),
-        "node-labels": dict(boot.labels),
+        "node-labels": dict(bootstrap.labels),
         "node-taints": taints,
     }
 
@@ -54,16 +54,16 @@ def _plain(value: Any) -> Any:
     return {str(key): str(each) for key, each in value.items()} if isinstance(value, Mapping) else value
 
 
-def _lay_over(below: Table, above: Table) -> None:
-    for key, value in above.items():
-        if isinstance(value, dict) and isinstance(below.get(key), dict):
-            _lay_over(below[key], value)
+def _merge(target: Table, source: Table) -> None:
+    for key, value in source.items():
+        if isinstance(value, dict) and isinstance(target.get(key), dict):
+            _merge(target[key], value)
         else:
-            below[key] = value
+            target[key] = value
 
 
-def _written(table: Table, path: tuple[str, ...] = ()) -> Iterator[str]:
-    """A table in TOML: its own values first, then its tables."""
+def _toml_lines(table: Table, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """A table as TOML lines: its values first, then its tables."""
     plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
     if path and (plain or not table):
         yield f"[{'.'.join(map(_key, path))}]"
@@ -71,7 +71,7 @@ def _written(table: Table, path: tuple[str, ...] = ()) -> Iterator[str]:
         yield f"{_key(key)} = {_value(value)}"
     for key, value in sorted(table.items()):
         if isinstance(value, dict):
-            yield from _written(value, (*path, key))
+            yield from _toml_lines(value, (*path, key))
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""How AL2 and Windows images start: a script of theirs is called with flags for the kubelet."""
+"""The user data of AL2 and Windows AMIs: a script that calls the AMI's bootstrap script with kubelet flags."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dovetail.cloud.aws.launch.userdata import Boot
+    from dovetail.cloud.aws.launch.userdata import BootstrapConfig
 
 _FLAGS = {
     "imageGCHighThresholdPercent": "image-gc-high-threshold",
@@ -14,50 +14,51 @@ _FLAGS = {
     "cpuCFSQuota": "cpu-cfs-quota",
 }
 _THRESHOLDS = frozenset({"evictionHard", "evictionSoft"})
-_ELSEWHERE = frozenset({"clusterDNS"})
-_DNS = 10
-"""The address of the cluster's DNS within its service range, as EKS sets it up."""
+_NOT_FLAGS = frozenset({"clusterDNS"})
+_DNS_INDEX = 10
+"""The index of the cluster DNS address in the service CIDR, as EKS assigns it."""
 
 
 def pairs(values: Mapping[str, Any], sign: str = "=") -> str:
-    """`a=1,b=2`, by name."""
+    """Key-value pairs as `a=1,b=2`, ordered by key."""
     return ",".join(f"{key}{sign}{value}" for key, value in sorted(values.items()))
 
 
-def al2(boot: "Boot") -> str:
-    """The call of AL2's bootstrap script."""
-    disks = " --local-disks raid0" if boot.local_disks else ""
+def al2(bootstrap: "BootstrapConfig") -> str:
+    """The shell script that calls the AL2 bootstrap script."""
+    disks = " --local-disks raid0" if bootstrap.local_disks else ""
     return (
         "#!/bin/bash -xe\n"
         "exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1\n"
-        f"/etc/eks/bootstrap.sh '{boot.cluster_name}' --apiserver-endpoint '{boot.cluster.endpoint}' "
-        f"--b64-cluster-ca '{boot.cluster.certificate_authority}' --dns-cluster-ip '{dns_address(boot)}' "
-        f"--use-max-pods false{disks} --kubelet-extra-args '{kubelet_flags(boot)}'\n"
+        f"/etc/eks/bootstrap.sh '{bootstrap.cluster_name}' --apiserver-endpoint '{bootstrap.cluster.endpoint}' "
+        f"--b64-cluster-ca '{bootstrap.cluster.certificate_authority}' --dns-cluster-ip '{dns_address(bootstrap)}' "
+        f"--use-max-pods false{disks} --kubelet-extra-args '{kubelet_flags(bootstrap)}'\n"
     )
 
 
-def windows(custom: str, boot: "Boot") -> str:
-    """The call of EKS's bootstrap script for Windows, after what the user wrote."""
+def windows(custom: str, bootstrap: "BootstrapConfig") -> str:
+    """The PowerShell script: the user data of the class, then the call of the EKS bootstrap script."""
     before = f"{custom.strip()}\n" if custom.strip() else ""
     return (
         f"<powershell>\n{before}"
         '[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\\Amazon\\EKS\\Start-EKSBootstrap.ps1"\n'
-        f"& $EKSBootstrapScriptFile -EKSClusterName '{boot.cluster_name}' "
-        f"-APIServerEndpoint '{boot.cluster.endpoint}' -Base64ClusterCA '{boot.cluster.certificate_authority}' "
-        f"-DNSClusterIP '{dns_address(boot)}' -KubeletExtraArgs '{kubelet_flags(boot)}'\n</powershell>\n"
+        f"& $EKSBootstrapScriptFile -EKSClusterName '{bootstrap.cluster_name}' "
+        f"-APIServerEndpoint '{bootstrap.cluster.endpoint}' "
+        f"-Base64ClusterCA '{bootstrap.cluster.certificate_authority}' "
+        f"-DNSClusterIP '{dns_address(bootstrap)}' -KubeletExtraArgs '{kubelet_flags(bootstrap)}'\n</powershell>\n"
     )
 
 
-def kubelet_flags(boot: "Boot") -> str:
-    """Labels, taints and settings as flags."""
-    taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in boot.taints)
-    own = [f"--node-labels={pairs(boot.labels)}", f"--register-with-taints={taints}"]
-    return " ".join([*own, *_settings(boot.kubelet)])
+def kubelet_flags(bootstrap: "BootstrapConfig") -> str:
+    """Labels, taints and kubelet settings as kubelet flags."""
+    taints = ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in bootstrap.taints)
+    node_flags = [f"--node-labels={pairs(bootstrap.labels)}", f"--register-with-taints={taints}"]
+    return " ".join([*node_flags, *_settings(bootstrap.kubelet)])
 
 
 def _settings(kubelet: Mapping[str, Any]) -> Iterator[str]:
     for name, value in sorted(kubelet.items()):
-        if name in _ELSEWHERE:
+        if name in _NOT_FLAGS:
             continue
         flag = _FLAGS.get(name) or kebab(name)
         if isinstance(value, Mapping):
@@ -66,12 +67,12 @@ def _settings(kubelet: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{flag}={str(value).lower() if isinstance(value, bool) else value}"
 
 
-def dns_address(boot: "Boot") -> str:
-    """Where pods ask for names: as the class says, else the usual address of the cluster's service range."""
-    told = boot.kubelet.get("clusterDNS") or ()
-    if told:
-        return str(told[0])
-    return str(ip_network(boot.cluster.service_cidr)[_DNS]) if boot.cluster.service_cidr else ""
+def dns_address(bootstrap: "BootstrapConfig") -> str:
+    """The address of the cluster DNS: from the kubelet settings, else the EKS default in the service CIDR."""
+    addresses = bootstrap.kubelet.get("clusterDNS") or ()
+    if addresses:
+        return str(addresses[0])
+    return str(ip_network(bootstrap.cluster.service_cidr)[_DNS_INDEX]) if bootstrap.cluster.service_cidr else ""
 
 
 def kebab(name: str) -> str:

@@ -1,1 +1,1 @@
-"""What the selector terms of an EC2NodeClass stand for now: subnets, security groups, images, reservations, profile."""
+"""Resolves the selectors of an EC2NodeClass to subnets, security groups, AMIs, reservations and instance profiles."""

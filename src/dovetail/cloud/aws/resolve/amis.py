@@ -1,11 +1,11 @@
-"""The images of a node class: by alias or parameter through SSM, by id, name and tags through EC2.
+"""Resolves the AMI selector terms of an EC2NodeClass.
 
-Of images that the same machines can run, the best is kept: not deprecated, then newest, then the greater name. The list
-is ordered newest first, and an instance type runs the first that suits it.
+An alias selects the AMIs that EKS and Bottlerocket publish as SSM parameters, one for each architecture and device
+variant (standard, NVIDIA, Neuron); `aliased_images` lists the parameters. Other terms select by id, SSM parameter, or
+name, owner and tags through DescribeImages.
 
-Which SSM parameters hold the images an alias stands for: one for each architecture and kind of device.
-
-Keeps the paths EKS and Bottlerocket publish their images under. What a parameter says is asked elsewhere.
+Of AMIs with equal requirements one remains: not deprecated first, then the newest, then the greater name. The result is
+ordered newest first, and an instance type uses the first AMI whose requirements it meets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.clients import AwsClients, TtlCache
-from dovetail.cloud.aws.resolve.network import key_of, named, tagged
+from dovetail.cloud.aws.resolve.network import cache_key, ec2_filter, tag_filters
 from dovetail.model.ec2nodeclass import LATEST, AMISelectorTerm, EC2NodeClassSpec, ResolvedAMI
 from dovetail.model.labels import ARCH
 from dovetail.model.nodepool import NodeRequirement, read_requirements
@@ -32,7 +32,7 @@ STANDARD, NVIDIA, NEURON = "standard", "nvidia", "neuron"
 
 @dataclass(frozen=True, slots=True)
 class AliasedAmi:
-    """A parameter that holds the id of an image, and what a machine must be to run it."""
+    """An SSM parameter that holds an AMI id, and which instance types can run that AMI."""
 
     parameter: str
     architecture: str
@@ -40,25 +40,25 @@ class AliasedAmi:
 
     @property
     def requirements(self) -> tuple[NodeRequirement, ...]:
-        """Architecture and devices, as requirements on an instance type."""
+        """Architecture and devices, as requirements on the instance type."""
         return (
             NodeRequirement(key=ARCH, operator="In", values=(self.architecture,)),
-            *variant_of(self.variant),
+            *variant_requirements(self.variant),
         )
 
 
-def variant_of(variant: str) -> tuple[NodeRequirement, ...]:
-    """What the variant of an image asks of a machine's devices."""
+def variant_requirements(variant: str) -> tuple[NodeRequirement, ...]:
+    """The requirements of an AMI variant on GPUs and accelerators."""
     gpu = "Exists" if variant == NVIDIA else "DoesNotExist"
     accelerator = "Exists" if variant == NEURON else "DoesNotExist"
-    wanted = {labels.INSTANCE_GPU_COUNT: gpu, labels.INSTANCE_ACCELERATOR_COUNT: accelerator}
+    aliased = {labels.INSTANCE_GPU_COUNT: gpu, labels.INSTANCE_ACCELERATOR_COUNT: accelerator}
     if variant != STANDARD:
-        wanted = {key: operator for key, operator in wanted.items() if operator == "Exists"}
-    return tuple(NodeRequirement(key=key, operator=operator) for key, operator in wanted.items())
+        aliased = {key: operator for key, operator in aliased.items() if operator == "Exists"}
+    return tuple(NodeRequirement(key=key, operator=operator) for key, operator in aliased.items())
 
 
 def aliased_images(term: AMISelectorTerm, kubernetes: str) -> tuple[AliasedAmi, ...]:
-    """Every image of an alias, for one minor version of Kubernetes such as `1.31`."""
+    """The SSM parameters of an alias, for a Kubernetes minor version, for example `1.31`."""
     version = term.alias_version
     match term.alias_family:
         case "AL2023":
@@ -76,11 +76,11 @@ def aliased_images(term: AMISelectorTerm, kubernetes: str) -> tuple[AliasedAmi, 
 
 
 def _al2023(kubernetes: str, version: str) -> Iterator[AliasedAmi]:
-    for (arch, spelled), variants in ((_AMD64, (STANDARD, NVIDIA, NEURON)), (_ARM64, (STANDARD, NVIDIA))):
+    for (arch, aws_arch), variants in ((_AMD64, (STANDARD, NVIDIA, NEURON)), (_ARM64, (STANDARD, NVIDIA))):
         for variant in variants:
-            pinned = f"amazon-eks-node-al2023-{spelled}-{variant}-{kubernetes}-{version}"
+            pinned = f"amazon-eks-node-al2023-{aws_arch}-{variant}-{kubernetes}-{version}"
             name = "recommended" if version == LATEST else pinned
-            path = f"{_EKS}/{kubernetes}/amazon-linux-2023/{spelled}/{variant}/{name}/image_id"
+            path = f"{_EKS}/{kubernetes}/amazon-linux-2023/{aws_arch}/{variant}/{name}/image_id"
             yield AliasedAmi(path, arch, variant)
 
 
@@ -93,22 +93,22 @@ def _al2(kubernetes: str, version: str) -> Iterator[AliasedAmi]:
 
 
 def _bottlerocket(kubernetes: str, version: str) -> Iterator[AliasedAmi]:
-    for arch, spelled in (_AMD64, _ARM64):
+    for arch, aws_arch in (_AMD64, _ARM64):
         for variant, suffix in ((STANDARD, ""), (NVIDIA, "-nvidia"), (NEURON, "")):
-            path = f"{_BOTTLEROCKET}/aws-k8s-{kubernetes}{suffix}/{spelled}/{version.removeprefix('v')}/image_id"
+            path = f"{_BOTTLEROCKET}/aws-k8s-{kubernetes}{suffix}/{aws_arch}/{version.removeprefix('v')}/image_id"
             yield AliasedAmi(path, arch, variant)
 
 
 LIFETIME = timedelta(minutes=5)
-_MOST_PARAMETERS = 10  # that SSM answers for at once
+_MAX_PARAMETERS = 10  # names per GetParameters request, an SSM limit
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
-_OURS = ("self", "amazon")
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_DEFAULT_OWNERS = ("self", "amazon")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Ami:
-    """An image as EC2 told of it, and what runs it."""
+    """An AMI as EC2 described it, and the requirements on instance types that run it."""
 
     id: str
     name: str
@@ -118,59 +118,59 @@ class Ami:
 
     @property
     def rank(self) -> tuple[bool, datetime, str]:
-        """The greater, the better."""
+        """Sort key; the AMI with the greatest rank is preferred."""
         return not self.deprecated, self.created_at, self.name
 
     @property
     def resolved(self) -> ResolvedAMI:
-        """As the status of a node class has it."""
+        """The form in the status of the class."""
         return ResolvedAMI(id=self.id, name=self.name, deprecated=self.deprecated, requirements=self.requirements)
 
 
 def image_for(ec2_type: Requirements, amis: Iterable[ResolvedAMI]) -> ResolvedAMI | None:
-    """The image an instance type is started from: the first that suits it."""
-    return next((ami for ami in amis if ec2_type.intersects(_wanted(ami.requirements)) is None), None)
+    """The AMI that an instance type uses: the first whose requirements it meets."""
+    return next((ami for ami in amis if ec2_type.intersects(_parse_ami_requirements(ami.requirements)) is None), None)
 
 
 @lru_cache(maxsize=256)
-def _wanted(requirements: tuple[NodeRequirement, ...]) -> Requirements:
+def _parse_ami_requirements(requirements: tuple[NodeRequirement, ...]) -> Requirements:
     return read_requirements(requirements)
 
 
 class Amis:
-    """Finds images, and asks again after five minutes."""
+    """Finds AMIs, cached for five minutes."""
 
     def __init__(self, aws: AwsClients, clock: Clock) -> None:
         self._aws = aws
         self._clock = clock
-        self._kept: TtlCache[tuple[bytes, str], tuple[Ami, ...]] = TtlCache(clock, LIFETIME)
+        self._cache: TtlCache[tuple[bytes, str], tuple[Ami, ...]] = TtlCache(clock, LIFETIME)
 
     async def find(self, spec: EC2NodeClassSpec, kubernetes: str) -> tuple[Ami, ...]:
-        """Those the terms select, one for each kind of machine, newest first."""
+        """The matching AMIs, one for each set of requirements, newest first."""
         terms = spec.image_terms
-        return await self._kept.get((key_of(terms), kubernetes), lambda: self._ask(terms, kubernetes))
+        return await self._cache.get((cache_key(terms), kubernetes), lambda: self._resolve(terms, kubernetes))
 
-    async def _ask(self, terms: tuple[AMISelectorTerm, ...], kubernetes: str) -> tuple[Ami, ...]:
+    async def _resolve(self, terms: tuple[AMISelectorTerm, ...], kubernetes: str) -> tuple[Ami, ...]:
         found: list[Ami] = []
         ids = [term.id for term in terms if term.id]
         for term in terms:
             if term.alias:
                 found.extend(await self._aliased(aliased_images(term, kubernetes)))
             elif term.ssm_parameter:
-                ids.extend((await self._parameters([term.ssm_parameter])).values())
+                ids.extend((await self._read_parameters([term.ssm_parameter])).values())
             elif term.name or term.tags:
                 found.extend(await self._described(_request(term)))
         if ids:
-            found.extend(await self._described({"Filters": [named("image-id", *sorted(set(ids)))]}))
+            found.extend(await self._described({"Filters": [ec2_filter("image-id", *sorted(set(ids)))]}))
         return _best(found)
 
-    async def _aliased(self, wanted: tuple[AliasedAmi, ...]) -> list[Ami]:
-        """What the parameters of an alias point at. One that is not published is an image that does not exist."""
-        values = await self._parameters(sorted({each.parameter for each in wanted}))
-        ids = {each: values[each.parameter] for each in wanted if each.parameter in values}
+    async def _aliased(self, aliased: tuple[AliasedAmi, ...]) -> list[Ami]:
+        """The AMIs of an alias. A parameter that is not published is skipped."""
+        values = await self._read_parameters(sorted({each.parameter for each in aliased}))
+        ids = {each: values[each.parameter] for each in aliased if each.parameter in values}
         if not ids:
             return []
-        images = await self._described({"Filters": [named("image-id", *sorted(set(ids.values())))]})
+        images = await self._described({"Filters": [ec2_filter("image-id", *sorted(set(ids.values())))]})
         by_id = {image.id: image for image in images}
         return [
             Ami(image.id, image.name, image.created_at, image.deprecated, each.requirements)
@@ -178,40 +178,40 @@ class Amis:
             if (image := by_id.get(id_)) is not None
         ]
 
-    async def _parameters(self, names: list[str]) -> dict[str, str]:
-        """The image ids the parameters hold. One that does not exist, or holds something else, is left out."""
-        held: dict[str, str] = {}
-        for start in range(0, len(names), _MOST_PARAMETERS):
-            asked = names[start : start + _MOST_PARAMETERS]
-            answer = await self._aws.call("ssm", "get_parameters", Names=asked)
+    async def _read_parameters(self, names: list[str]) -> dict[str, str]:
+        """The AMI ids that the parameters hold. A parameter that is missing or holds no AMI id is skipped."""
+        values: dict[str, str] = {}
+        for start in range(0, len(names), _MAX_PARAMETERS):
+            batch = names[start : start + _MAX_PARAMETERS]
+            answer = await self._aws.call("ssm", "get_parameters", Names=batch)
             for each in answer["Parameters"]:
-                name = next((name for name in asked if name in (each["Name"], each.get("ARN"))), each["Name"])
-                held[name] = each["Value"]
-        return {name: value for name, value in held.items() if value.startswith("ami-")}
+                name = next((name for name in batch if name in (each["Name"], each.get("ARN"))), each["Name"])
+                values[name] = each["Value"]
+        return {name: value for name, value in values.items() if value.startswith("ami-")}
 
     async def _described(self, request: dict[str, Any]) -> list[Ami]:
-        request["Filters"] = [*request.get("Filters", ()), named("state", "available")]
-        said = await self._aws.collect("ec2", "describe_images", "Images", IncludeDeprecated=True, **request)
-        return [self._image(each) for each in said if each.get("Architecture") in _ARCHITECTURES]
+        request["Filters"] = [*request.get("Filters", ()), ec2_filter("state", "available")]
+        described = await self._aws.collect("ec2", "describe_images", "Images", IncludeDeprecated=True, **request)
+        return [self._image(each) for each in described if each.get("Architecture") in _ARCHITECTURES]
 
-    def _image(self, said: Mapping[str, Any]) -> Ami:
-        deprecated_at = _instant(said.get("DeprecationTime"))
-        architecture = NodeRequirement(key=ARCH, operator="In", values=(_ARCHITECTURES[said["Architecture"]],))
+    def _image(self, described: Mapping[str, Any]) -> Ami:
+        deprecated_at = _instant(described.get("DeprecationTime"))
+        architecture = NodeRequirement(key=ARCH, operator="In", values=(_ARCHITECTURES[described["Architecture"]],))
         return Ami(
-            said["ImageId"],
-            said.get("Name", ""),
-            _instant(said.get("CreationDate")) or _LONG_AGO,
+            described["ImageId"],
+            described.get("Name", ""),
+            _instant(described.get("CreationDate")) or _EPOCH,
             deprecated_at is not None and deprecated_at <= self._clock.now(),
             (architecture,),
         )
 
 
 def _request(term: AMISelectorTerm) -> dict[str, Any]:
-    filters = tagged(term.tags)
+    filters = tag_filters(term.tags)
     if term.name:
-        filters.append(named("name", term.name))
+        filters.append(ec2_filter("name", term.name))
     request: dict[str, Any] = {"Filters": filters}
-    owners = [term.owner] if term.owner else list(_OURS) if term.name else []
+    owners = [term.owner] if term.owner else list(_DEFAULT_OWNERS) if term.name else []
     if owners:
         request["Owners"] = owners
     return request
@@ -220,7 +220,7 @@ def _request(term: AMISelectorTerm) -> dict[str, Any]:
 def _best(found: Iterable[Ami]) -> tuple[Ami, ...]:
     best: dict[bytes, Ami] = {}
     for image in found:
-        key = key_of(image.requirements)
+        key = cache_key(image.requirements)
         if key not in best or best[key].rank < image.rank:
             best[key] = image
     return tuple(sorted(best.values(), key=lambda image: image.rank, reverse=True))

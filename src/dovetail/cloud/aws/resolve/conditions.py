@@ -1,4 +1,7 @@
-"""What is said of a node class: each condition from what was found, and what validation makes of it."""
+"""The status conditions of an EC2NodeClass, computed from what its selectors resolved to.
+
+Reasons and messages are those of Karpenter. `ValidationSucceeded` depends on all the others.
+"""
 
 from collections.abc import Iterable
 
@@ -13,49 +16,48 @@ from dovetail.model.ec2nodeclass import (
     EC2NodeClassSpec,
 )
 
-_LONGEST_USER_DATA = 16 * 1024
-_AL2_ENDS = (1, 33)
-_WINDOWS2025_BEGINS = (1, 35)
+_MAX_USER_DATA_BYTES = 16 * 1024
+_AL2_UNSUPPORTED_FROM = (1, 33)
+_WINDOWS2025_SUPPORTED_FROM = (1, 35)
 
 
-def judge_images(spec: EC2NodeClassSpec, found: int, kubernetes: str) -> ConditionVerdict:
-    """Whether there are images, and whether the alias fits the cluster's version."""
+def images_condition(spec: EC2NodeClassSpec, found: int, kubernetes: str) -> ConditionVerdict:
+    """AMIsReady: the terms match an AMI, and the alias exists for the cluster's Kubernetes version."""
     family = next((term.alias_family for term in spec.image_terms if term.alias), "")
     version = _minor(kubernetes)
-    if family == "AL2" and version >= _AL2_ENDS:
-        return ConditionVerdict(
-            AMIS_READY, "False", "UnsupportedAlias", f"there are no AL2 images for Kubernetes {kubernetes}"
-        )
-    if family == "Windows2025" and version < _WINDOWS2025_BEGINS:
+    if family == "AL2" and version >= _AL2_UNSUPPORTED_FROM:
+        message = f"there are no AL2 images for Kubernetes {kubernetes}"
+        return ConditionVerdict(AMIS_READY, "False", "UnsupportedAlias", message)
+    if family == "Windows2025" and version < _WINDOWS2025_SUPPORTED_FROM:
         message = f"there are no Windows2025 images for Kubernetes {kubernetes}"
         return ConditionVerdict(AMIS_READY, "False", "UnsupportedAlias", message)
-    return _found(AMIS_READY, found, "AMINotFound", "AMISelector did not match any AMIs")
+    return _matched(AMIS_READY, found, "AMINotFound", "AMISelector did not match any AMIs")
 
 
-def judge_subnets(found: int) -> ConditionVerdict:
-    """Whether there is anywhere to launch."""
-    return _found(SUBNETS_READY, found, "SubnetsNotFound", "SubnetSelector did not match any Subnets")
+def subnets_condition(found: int) -> ConditionVerdict:
+    """SubnetsReady: the terms match a subnet."""
+    return _matched(SUBNETS_READY, found, "SubnetsNotFound", "SubnetSelector did not match any Subnets")
 
 
-def judge_groups(found: int) -> ConditionVerdict:
-    """Whether there is a security group."""
+def security_groups_condition(found: int) -> ConditionVerdict:
+    """SecurityGroupsReady: the terms match a security group."""
     message = "SecurityGroupSelector did not match any SecurityGroups"
-    return _found(SECURITY_GROUPS_READY, found, "SecurityGroupsNotFound", message)
+    return _matched(SECURITY_GROUPS_READY, found, "SecurityGroupsNotFound", message)
 
 
-def judge_profile(name: str) -> ConditionVerdict:
-    """A profile that could not be made is an error and retried, so there is one."""
+def instance_profile_condition(name: str) -> ConditionVerdict:
+    """InstanceProfileReady. A profile that could not be created is an AWS error, not a condition."""
     return ConditionVerdict(INSTANCE_PROFILE_READY, "True" if name else "Unknown")
 
 
-def judge_validation(
+def validation_condition(
     spec: EC2NodeClassSpec, others: Iterable[ConditionVerdict], *, profile_exists: bool
 ) -> ConditionVerdict:
-    """Whether nodes can be launched with what was written, as far as can be told without trying."""
-    told = list(others)
-    waiting = [verdict.type for verdict in told if verdict.status != "True"]
-    if waiting:
-        status = "False" if any(verdict.status == "False" for verdict in told) else "Unknown"
+    """ValidationSucceeded, apart from the dry run: the other conditions, kubelet settings, profile and user data."""
+    not_ready = [verdict for verdict in others if verdict.status != "True"]
+    if not_ready:
+        status = "False" if any(verdict.status == "False" for verdict in not_ready) else "Unknown"
+        waiting = [verdict.type for verdict in not_ready]
         return ConditionVerdict(VALIDATION_SUCCEEDED, status, "DependenciesNotReady", f"awaiting {', '.join(waiting)}")
     faults = list(kubelet_faults(spec.kubelet or {}, "spec.kubelet"))
     if faults:
@@ -65,18 +67,13 @@ def judge_validation(
         message = f"there is no instance profile {spec.instance_profile!r}"
         return ConditionVerdict(VALIDATION_SUCCEEDED, "False", "InstanceProfileNotFound", message)
     size = len((spec.user_data or "").encode())
-    if size > _LONGEST_USER_DATA:
-        message = f"userData has {size} bytes; EC2 takes {_LONGEST_USER_DATA}"
+    if size > _MAX_USER_DATA_BYTES:
+        message = f"userData has {size} bytes; the limit of EC2 is {_MAX_USER_DATA_BYTES}"
         return ConditionVerdict(VALIDATION_SUCCEEDED, "False", "UserDataSizeLimitExceeded", message)
     return ConditionVerdict(VALIDATION_SUCCEEDED)
 
 
-def refused(condition: str, code: str, message: str) -> ConditionVerdict:
-    """AWS does not let us look, and will not before somebody changes a policy."""
-    return ConditionVerdict(condition, "False", code, message)
-
-
-def _found(condition: str, count: int, reason: str, message: str) -> ConditionVerdict:
+def _matched(condition: str, count: int, reason: str, message: str) -> ConditionVerdict:
     return ConditionVerdict(condition) if count else ConditionVerdict(condition, "False", reason, message)
 
 

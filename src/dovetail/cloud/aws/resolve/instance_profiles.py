@@ -1,8 +1,8 @@
-"""Instance profiles made from the role of a node class.
+"""Creates and deletes the IAM instance profiles of EC2NodeClasses that specify a role.
 
-The name follows from cluster, class and role, so a creation that was cut short is found and finished, and another role
-makes another profile: instances keep the one they were started with. All of a class live under one IAM path, by which
-they are found again when the class goes.
+The name is a hash of cluster, class and role. An interrupted creation therefore finds its profile again and completes
+it, and a changed role gets a new profile while existing instances keep theirs. All profiles of a class have one IAM
+path, by which they are found when the class is deleted.
 """
 
 import hashlib
@@ -16,51 +16,51 @@ from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.ports.clock import Clock
 
 LIFETIME = timedelta(minutes=15)
-PROTECTED = timedelta(hours=1)
-_LONGEST_NAME = 128
+MIN_AGE_TO_DELETE = timedelta(hours=1)
+_MAX_NAME_LENGTH = 128
 
 
 class InstanceProfiles:
-    """Makes, finds and removes instance profiles."""
+    """Creates, finds and deletes instance profiles."""
 
     def __init__(self, aws: AwsClients, clock: Clock, cluster_name: str) -> None:
         self._aws = aws
         self._clock = clock
         self._cluster_name = cluster_name
-        self._kept: TtlCache[str, bool] = TtlCache(clock, LIFETIME)
+        self._cache: TtlCache[str, bool] = TtlCache(clock, LIFETIME)
 
     async def ensure(self, node_class: EC2NodeClass, in_use: frozenset[str] | None = None) -> str:
-        """The name of the profile the class runs with, made if it has to be.
+        """Return the name of the class's profile; create the profile if it does not exist.
 
-        `in_use` are those its instances were started with, None if that is not known. Others that were made for it
-        are removed an hour after they were: an instance may be starting with one that nobody has told of yet.
+        `in_use` are the profiles of the existing instances, None if unknown. Other profiles of the class are deleted
+        once they are an hour old: an instance that is just launching may use one that `in_use` does not have yet.
         """
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
         name = self._name(node_class)
-        await self._kept.get(name, lambda: self._make(name, node_class, in_use))
+        await self._cache.get(name, lambda: self._ensure_created(name, node_class, in_use))
         return name
 
     async def exists(self, name: str) -> bool:
-        """Whether there is a profile of that name; asked at most every quarter of an hour while there is."""
-        found = await self._kept.get(name, lambda: self._found(name))
+        """Whether a profile of that name exists; a positive answer is cached for 15 minutes."""
+        found = await self._cache.get(name, lambda: self._lookup(name))
         if not found:
-            self._kept.forget(name)
+            self._cache.forget(name)
         return found
 
-    async def remove_all(self, node_class: EC2NodeClass) -> None:
-        """Remove every profile that was made for the class."""
-        for each in await self._made_for(node_class):
-            await self._remove(each)
+    async def delete_all(self, node_class: EC2NodeClass) -> None:
+        """Delete every profile that was created for the class."""
+        for each in await self._list_for_class(node_class):
+            await self._delete(each)
 
-    async def _make(self, name: str, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> bool:
-        made = {each["InstanceProfileName"]: each for each in await self._made_for(node_class)}
-        if name not in made or not made[name]["Roles"]:
-            await self._complete(name, node_class, exists=name in made)
-        for other, profile in made.items():
-            old = profile["CreateDate"] <= self._clock.now() - PROTECTED
+    async def _ensure_created(self, name: str, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> bool:
+        existing = {each["InstanceProfileName"]: each for each in await self._list_for_class(node_class)}
+        if name not in existing or not existing[name]["Roles"]:
+            await self._complete(name, node_class, exists=name in existing)
+        for other, profile in existing.items():
+            old = profile["CreateDate"] <= self._clock.now() - MIN_AGE_TO_DELETE
             if in_use is not None and other != name and other not in in_use and old:
-                await self._remove(profile)
+                await self._delete(profile)
         return True
 
     async def _complete(self, name: str, node_class: EC2NodeClass, *, exists: bool) -> None:
@@ -76,19 +76,19 @@ class InstanceProfiles:
         role = node_class.spec.role
         await self._aws.call("iam", "add_role_to_instance_profile", InstanceProfileName=name, RoleName=role)
 
-    async def _made_for(self, node_class: EC2NodeClass) -> list[Mapping[str, Any]]:
+    async def _list_for_class(self, node_class: EC2NodeClass) -> list[Mapping[str, Any]]:
         path = self._path(node_class)
         return await self._aws.collect("iam", "list_instance_profiles", "InstanceProfiles", PathPrefix=path)
 
-    async def _remove(self, profile: Mapping[str, Any]) -> None:
+    async def _delete(self, profile: Mapping[str, Any]) -> None:
         name = profile["InstanceProfileName"]
         for role in profile["Roles"]:
-            given = {"InstanceProfileName": name, "RoleName": role["RoleName"]}
-            await self._quietly("remove_role_from_instance_profile", **given)
-        await self._quietly("delete_instance_profile", InstanceProfileName=name)
-        self._kept.forget(name)
+            parameters = {"InstanceProfileName": name, "RoleName": role["RoleName"]}
+            await self._delete_if_exists("remove_role_from_instance_profile", **parameters)
+        await self._delete_if_exists("delete_instance_profile", InstanceProfileName=name)
+        self._cache.forget(name)
 
-    async def _found(self, name: str) -> bool:
+    async def _lookup(self, name: str) -> bool:
         try:
             await self._aws.call("iam", "get_instance_profile", InstanceProfileName=name)
         except AwsError as error:
@@ -97,10 +97,10 @@ class InstanceProfiles:
             raise
         return True
 
-    async def _quietly(self, operation: str, **given: str) -> None:
-        """Remove something that may be gone already."""
+    async def _delete_if_exists(self, operation: str, **parameters: str) -> None:
+        """Call a delete operation, and ignore that the resource does not exist."""
         try:
-            await self._aws.call("iam", operation, **given)
+            await self._aws.call("iam", operation, **parameters)
         except AwsError as error:
             if not error.missing:
                 raise
@@ -109,6 +109,6 @@ class InstanceProfiles:
         return f"/karpenter/{self._aws.region}/{self._cluster_name}/{node_class.metadata.uid}/"
 
     def _name(self, node_class: EC2NodeClass) -> str:
-        told = f"{self._aws.region}/{self._cluster_name}/{node_class.metadata.uid}/{node_class.spec.role}"
-        digest = hashlib.sha256(told.encode()).hexdigest()[:20]
-        return f"{self._cluster_name[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
+        identity = f"{self._aws.region}/{self._cluster_name}/{node_class.metadata.uid}/{node_class.spec.role}"
+        digest = hashlib.sha256(identity.encode()).hexdigest()[:20]
+        return f"{self._cluster_name[: _MAX_NAME_LENGTH - len(digest) - 1]}_{digest}"

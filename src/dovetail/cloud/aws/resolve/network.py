@@ -1,10 +1,8 @@
-"""Selector terms as EC2 filters: the terms are alternatives, what stands in one term must hold together.
+"""Resolves subnet and security group selector terms, and builds the EC2 filters for selector terms of every kind.
 
-Terms by id, and terms by name, are gathered into one request each; every term by tags is a request of its own.
-
-The subnets of a node class, and how many addresses each has left.
-
-The security groups of a node class.
+The terms of a list are alternatives; the fields of one term must all match. Terms by id are merged into one request,
+and so are terms by name; every term by tags is a separate request. Results are cached: subnets for a minute, because
+their free addresses change, and security groups for five.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,41 +25,44 @@ Filter = dict[str, Any]
 Request = dict[str, Any]
 
 
-def named(name: str, *values: str) -> Filter:
-    """One filter."""
+def ec2_filter(name: str, *values: str) -> Filter:
+    """One EC2 filter."""
     return {"Name": name, "Values": list(values)}
 
 
-def tagged(tags: Mapping[str, str]) -> list[Filter]:
-    """Filters for all of these tags; `*` stands for any value."""
+def tag_filters(tags: Mapping[str, str]) -> list[Filter]:
+    """Filters that match all of these tags; the value `*` matches any value."""
     return [
-        named("tag-key", key) if value == "*" else named(f"tag:{key}", value) for key, value in sorted(tags.items())
+        ec2_filter("tag-key", key) if value == "*" else ec2_filter(f"tag:{key}", value)
+        for key, value in sorted(tags.items())
     ]
 
 
-def requests(terms: Iterable[Any], by_field: Mapping[str, str]) -> list[Request]:
-    """The requests that find what the terms select. `by_field`: the filter for each field that stands alone."""
-    gathered: dict[str, list[str]] = {}
-    alone: list[Request] = []
+def selector_requests(terms: Iterable[Any], by_field: Mapping[str, str]) -> list[Request]:
+    """The requests that match the terms. `by_field`: the EC2 filter of each field that identifies a resource."""
+    values_by_field: dict[str, list[str]] = {}
+    by_tags: list[Request] = []
     for term in terms:
         field = next((each for each in by_field if getattr(term, each)), None)
         if field is not None:
-            gathered.setdefault(field, []).append(getattr(term, field))
+            values_by_field.setdefault(field, []).append(getattr(term, field))
         else:
-            alone.append({"Filters": tagged(term.tags)})
-    merged = [{"Filters": [named(by_field[field], *sorted(set(values)))]} for field, values in gathered.items()]
-    return [*merged, *alone]
+            by_tags.append({"Filters": tag_filters(term.tags)})
+    merged = [
+        {"Filters": [ec2_filter(by_field[field], *sorted(set(values)))]} for field, values in values_by_field.items()
+    ]
+    return [*merged, *by_tags]
 
 
-def key_of(terms: object) -> bytes:
-    """Terms as something to remember answers by."""
+def cache_key(terms: object) -> bytes:
+    """The terms as a cache key."""
     return msgspec.json.encode(terms, order="deterministic")
 
 
-async def find(aws: AwsClients, operation: str, field: str, asked: Iterable[Request]) -> list[Mapping[str, Any]]:
-    """What all the requests find together; what several find is in it several times."""
+async def describe(aws: AwsClients, operation: str, field: str, queries: Iterable[Request]) -> list[Mapping[str, Any]]:
+    """The results of all selector_requests; a resource that matches several selector_requests occurs several times."""
     found: list[Mapping[str, Any]] = []
-    for request in asked:
+    for request in queries:
         found.extend(await aws.collect("ec2", operation, field, **request))
     return found
 
@@ -71,7 +72,7 @@ SUBNET_LIFETIME = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Subnet:
-    """A subnet as EC2 told of it last."""
+    """A subnet as EC2 described it last."""
 
     id: str
     zone: str
@@ -80,27 +81,27 @@ class Subnet:
 
     @property
     def resolved(self) -> ResolvedSubnet:
-        """As the status of a node class has it."""
+        """The form in the status of the class."""
         return ResolvedSubnet(id=self.id, zone=self.zone, zone_id=self.zone_id)
 
 
 class Subnets:
-    """Finds subnets, and asks again after a minute."""
+    """Finds subnets, cached for a minute."""
 
     def __init__(self, aws: AwsClients, clock: Clock) -> None:
         self._aws = aws
-        self._kept: TtlCache[bytes, tuple[Subnet, ...]] = TtlCache(clock, SUBNET_LIFETIME)
+        self._cache: TtlCache[bytes, tuple[Subnet, ...]] = TtlCache(clock, SUBNET_LIFETIME)
 
     async def find(self, terms: tuple[SubnetSelectorTerm, ...]) -> tuple[Subnet, ...]:
-        """Those the terms select, most free addresses first."""
-        return await self._kept.get(key_of(terms), lambda: self._ask(terms))
+        """The matching subnets, most free addresses first."""
+        return await self._cache.get(cache_key(terms), lambda: self._describe(terms))
 
     def forget(self, terms: tuple[SubnetSelectorTerm, ...]) -> None:
-        """Ask anew next time."""
-        self._kept.forget(key_of(terms))
+        """Drop the cached result."""
+        self._cache.forget(cache_key(terms))
 
-    async def _ask(self, terms: tuple[SubnetSelectorTerm, ...]) -> tuple[Subnet, ...]:
-        found = await find(self._aws, "describe_subnets", "Subnets", requests(terms, {"id": "subnet-id"}))
+    async def _describe(self, terms: tuple[SubnetSelectorTerm, ...]) -> tuple[Subnet, ...]:
+        found = await describe(self._aws, "describe_subnets", "Subnets", selector_requests(terms, {"id": "subnet-id"}))
         by_id = {
             each["SubnetId"]: Subnet(
                 each["SubnetId"],
@@ -118,17 +119,19 @@ _FILTERS = {"id": "group-id", "name": "group-name"}
 
 
 class SecurityGroups:
-    """Finds security groups, and asks again after five minutes."""
+    """Finds security groups, cached for five minutes."""
 
     def __init__(self, aws: AwsClients, clock: Clock) -> None:
         self._aws = aws
-        self._kept: TtlCache[bytes, tuple[ResolvedSecurityGroup, ...]] = TtlCache(clock, SECURITY_GROUP_LIFETIME)
+        self._cache: TtlCache[bytes, tuple[ResolvedSecurityGroup, ...]] = TtlCache(clock, SECURITY_GROUP_LIFETIME)
 
     async def find(self, terms: tuple[SecurityGroupSelectorTerm, ...]) -> tuple[ResolvedSecurityGroup, ...]:
-        """Those the terms select, by id."""
-        return await self._kept.get(key_of(terms), lambda: self._ask(terms))
+        """The matching security groups, ordered by id."""
+        return await self._cache.get(cache_key(terms), lambda: self._describe(terms))
 
-    async def _ask(self, terms: tuple[SecurityGroupSelectorTerm, ...]) -> tuple[ResolvedSecurityGroup, ...]:
-        found = await find(self._aws, "describe_security_groups", "SecurityGroups", requests(terms, _FILTERS))
+    async def _describe(self, terms: tuple[SecurityGroupSelectorTerm, ...]) -> tuple[ResolvedSecurityGroup, ...]:
+        found = await describe(
+            self._aws, "describe_security_groups", "SecurityGroups", selector_requests(terms, _FILTERS)
+        )
         by_id = {each["GroupId"]: each["GroupName"] for each in found}
         return tuple(ResolvedSecurityGroup(id=id_, name=name) for id_, name in sorted(by_id.items()))

@@ -1,17 +1,15 @@
-"""What can be bought from the kwok provider: two shipped catalogues, or a file of one's own.
+"""The catalogs of the kwok provider: two shipped ones, or an instance types file.
 
-Karpenter's own generated catalogue: 144 types by cpu, memory, system and architecture, in four zones.
+`generic` is Karpenter's generated kwok catalog: 144 types by CPU, memory, operating system and architecture, in four
+zones. Names, sizes and prices are Karpenter's, so its examples can be reproduced.
 
-Names, sizes and prices are Karpenter's, so its examples can be repeated here.
+`realistic` resembles EC2 in us-east-1: names, sizes, pod limits and on-demand prices are those of EC2, in three zones.
+Spot prices and missing offerings are computed from a hash of family, type and zone, so that simulations are
+reproducible:
 
-A catalogue that feels like a cloud: EC2 types of us-east-1 with their sizes and on-demand prices, in three zones.
-
-Names, sizes, pod limits and on-demand prices are those of EC2. Spot prices and gaps are not: a spot market moves, and a
-simulation must not. They follow from a hash of family, type and zone instead, the same on every machine:
-
-- spot costs 60 to 75 percent less: 60, up to 7 more by family, up to 5 more by type, up to 3 more by zone;
-- about one spot offering in sixteen is missing, and one on-demand offering in eight of the types with GPUs;
-- the first zone always has every type on demand, so nothing is out of reach.
+- spot costs 60 to 75 percent less: 60, plus up to 7 by family, up to 5 by type, up to 3 by zone;
+- about one spot offering in 16 is missing, and one on-demand offering in 8 of the types with GPUs;
+- the first zone offers every type on demand, so every type can be launched.
 """
 
 import csv
@@ -37,13 +35,13 @@ from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Quant
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 _REGION = Requirements.from_labels({REGION: "us-east-1"})
 _GPU = "nvidia.com/gpu"
-_SPOT_GAPS = 1 / 16
-_GPU_GAPS = 1 / 8
+_MISSING_SPOT_SHARE = 1 / 16
+_MISSING_GPU_SHARE = 1 / 8
 
 
 @cache
 def realistic_catalog() -> tuple[InstanceType, ...]:
-    """The shipped types, by family."""
+    """The realistic catalog, ordered by family."""
     table = resources.files("dovetail.cloud.kwok.catalog").joinpath("ec2.csv").read_text(encoding="utf-8")
     return tuple(build(_realistic_type(row)) for row in csv.DictReader(table.splitlines()))
 
@@ -68,24 +66,24 @@ def _realistic_type(row: dict[str, str]) -> InstanceTypeSpec:
 
 def _offerings(name: str, price: float, *, scarce: bool) -> Iterator[Offering]:
     for zone in ZONES:
-        if zone == ZONES[0] or not scarce or _chance(name, zone, ON_DEMAND) >= _GPU_GAPS:
+        if zone == ZONES[0] or not scarce or _hash_fraction(name, zone, ON_DEMAND) >= _MISSING_GPU_SHARE:
             yield _in_region(offering(zone, ON_DEMAND, price))
-        if _chance(name, zone, SPOT) >= _SPOT_GAPS:
+        if _hash_fraction(name, zone, SPOT) >= _MISSING_SPOT_SHARE:
             yield _in_region(offering(zone, SPOT, _spot_price(name, zone, price)))
 
 
-def _in_region(plain: Offering) -> Offering:
-    return Offering(plain.requirements.add(_REGION), plain.price)
+def _in_region(without_region: Offering) -> Offering:
+    return Offering(without_region.requirements.add(_REGION), without_region.price)
 
 
 def _spot_price(name: str, zone: str, price: float) -> float:
     family = name.partition(".")[0]
-    discount = 0.60 + 0.07 * _chance(family) + 0.05 * _chance(name) + 0.03 * _chance(name, zone)
+    discount = 0.60 + 0.07 * _hash_fraction(family) + 0.05 * _hash_fraction(name) + 0.03 * _hash_fraction(name, zone)
     return round(price * (1 - discount), 5)
 
 
-def _chance(*words: str) -> float:
-    """A number in [0, 1) that depends on these words alone."""
+def _hash_fraction(*words: str) -> float:
+    """A pseudo-random number in [0, 1) that depends only on the arguments."""
     return int.from_bytes(hashlib.sha256("/".join(words).encode()).digest()[:6]) / (1 << 48)
 
 
@@ -100,12 +98,12 @@ _GIBIBYTE = 1 << 30
 
 @cache
 def generic_catalog() -> tuple[InstanceType, ...]:
-    """The generated types, smallest first."""
+    """The generic catalog, smallest types first."""
     combinations = product(_CPUS, _FAMILY_BY_MEMORY_FACTOR, _SYSTEMS, _ARCHITECTURES)
-    return tuple(build(_blueprint(*combination)) for combination in combinations)
+    return tuple(build(_generic_type(*combination)) for combination in combinations)
 
 
-def _blueprint(cpu: int, memory_factor: int, system: str, architecture: str) -> InstanceTypeSpec:
+def _generic_type(cpu: int, memory_factor: int, system: str, architecture: str) -> InstanceTypeSpec:
     gibibytes = cpu * memory_factor
     price = 0.025 * cpu + 0.001 * (gibibytes * _GIBIBYTE) / 1e9
     return InstanceTypeSpec(
@@ -139,9 +137,9 @@ CATALOGS: Mapping[str, Callable[[], tuple[InstanceType, ...]]] = {
     "realistic": realistic_catalog,
     "generic": generic_catalog,
 }
-"""The shipped catalogues, as `--catalog` names them."""
+"""The shipped catalogs by the name for `--catalog`."""
 
 
 def select_catalog(name: str, file_path: str = "") -> tuple[InstanceType, ...]:
-    """The catalogue the settings ask for; a file goes before a name. `InstanceTypesInvalid` if the file is no good."""
+    """The catalog of the settings; a file takes precedence. `InstanceTypesInvalid` if the file is invalid."""
     return load_instance_types(Path(file_path)) if file_path else CATALOGS[name]()

@@ -1,17 +1,12 @@
-"""An instance type from what its maker says of it: name, architecture, systems, resources and offerings.
+"""Reads an instance types file of Karpenter's kwok provider, and builds instance types from specifications.
 
-Keeps Karpenter's kwok rules: the derived labels, 110 pods unless told otherwise, 100m cpu and 10Mi memory kept by the
-system. Every well-known label gets a requirement, so that a wish for one this type cannot have is refused and not
-guessed. The NodePool label is the exception: it comes from the claim.
+All faults of a file are collected before they are reported. Field names are case-insensitive, as in Karpenter, and the
+older form of offerings with `capacityType` and `zone` fields is accepted. Unlike in Karpenter, an offering with
+`Available: false` stays unavailable. A snapshot is accepted, too: its catalogs become the instance types.
 
-An instance-types file, in the format of Karpenter's kwok provider, to instance types.
-
-Every fault of the file is found before any is reported. Field names are read whatever their case, as Karpenter does,
-and the older offerings with `capacityType` and `zone` of their own are understood. Unlike Karpenter, an offering that
-says `Available: false` stays unavailable: that is what its author wrote. A snapshot serves as well: what
-could be bought there can be bought here.
-
-The offerings of an instance-types file: today's spelling by requirements, and the older one by named fields.
+`build` follows the rules of Karpenter's kwok: derived labels, 110 pods by default, 100m CPU and 10Mi memory of
+overhead. Every well-known label has a requirement; one that the type lacks is `DoesNotExist`, so that a claim that
+requires it does not match. The NodePool label is the exception: it comes from the claim.
 """
 
 import re
@@ -40,7 +35,7 @@ _EC2_SIZE = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceTypeSpec:
-    """What the maker of an instance type says of it."""
+    """The specification of an instance type."""
 
     name: str
     architecture: str
@@ -50,52 +45,52 @@ class InstanceTypeSpec:
 
 
 def offering(zone: str, capacity_type: str, price: float) -> Offering:
-    """The plain kind of offering: a zone, a capacity type and a price."""
+    """An offering with a zone, a capacity type and a price only."""
     return Offering(Requirements.from_labels({ZONE: zone, CAPACITY_TYPE: capacity_type}), price)
 
 
-def build(blueprint: InstanceTypeSpec) -> InstanceType:
-    """The instance type a blueprint describes."""
+def build(spec: InstanceTypeSpec) -> InstanceType:
+    """Build the instance type of a specification."""
     return InstanceType(
-        name=blueprint.name,
-        requirements=_requirements(blueprint),
-        offerings=blueprint.offerings,
-        capacity={PODS: DEFAULT_PODS, **blueprint.resources},
+        name=spec.name,
+        requirements=_requirements(spec),
+        offerings=spec.offerings,
+        capacity={PODS: DEFAULT_PODS, **spec.resources},
         overhead=OVERHEAD,
     )
 
 
-def _requirements(blueprint: InstanceTypeSpec) -> Requirements:
-    cpu = blueprint.resources[CPU].canonical
+def _requirements(spec: InstanceTypeSpec) -> Requirements:
+    cpu = spec.resources[CPU].canonical
     values_by_key: dict[str, Sequence[str]] = {
-        INSTANCE_TYPE: (blueprint.name,),
-        ARCH: (blueprint.architecture,),
-        OS: blueprint.operating_systems,
-        INSTANCE_SIZE: (_size(blueprint.name, cpu),),
-        INSTANCE_FAMILY: (_family(blueprint.name),),
+        INSTANCE_TYPE: (spec.name,),
+        ARCH: (spec.architecture,),
+        OS: spec.operating_systems,
+        INSTANCE_SIZE: (_size(spec.name, cpu),),
+        INSTANCE_FAMILY: (_family(spec.name),),
         INSTANCE_CPU: (cpu,),
-        INSTANCE_MEMORY: (blueprint.resources[MEMORY].canonical,),
+        INSTANCE_MEMORY: (spec.resources[MEMORY].canonical,),
     }
     known = [Requirement.of(key, IN, values) for key, values in values_by_key.items()]
-    known += _offered(blueprint.offerings)
-    spoken_of = {requirement.key for requirement in known}
-    absent = [Requirement.of(key, DOES_NOT_EXIST) for key in sorted(WELL_KNOWN - spoken_of - {NODEPOOL})]
+    known += _offering_requirements(spec.offerings)
+    present = {requirement.key for requirement in known}
+    absent = [Requirement.of(key, DOES_NOT_EXIST) for key in sorted(WELL_KNOWN - present - {NODEPOOL})]
     return Requirements.of([*known, *absent])
 
 
-def _offered(offerings: Sequence[Offering]) -> list[Requirement]:
-    """What the offerings say together, for each label that all of them settle by naming values."""
+def _offering_requirements(offerings: Sequence[Offering]) -> list[Requirement]:
+    """The union of the offerings' values, for each label that all offerings specify with `In`."""
     keys = sorted({key for each in offerings for key in each.requirements})
-    said = {key: [each.requirements.get(key) for each in offerings] for key in keys}
+    requirements_by_key = {key: [each.requirements.get(key) for each in offerings] for key in keys}
     return [
         Requirement.of(key, IN, frozenset[str]().union(*(each.values for each in requirements)))
-        for key, requirements in said.items()
+        for key, requirements in requirements_by_key.items()
         if all(each.operator == IN for each in requirements)
     ]
 
 
 def _size(name: str, cpu: str) -> str:
-    """`large` of `m5.large`; other makers' names do not tell, and the number of cpus stands in."""
+    """`large` for `m5.large`; the number of CPUs for names without a size."""
     found = _EC2_SIZE.fullmatch(name)
     return found[1] if found else cpu
 
@@ -106,14 +101,14 @@ def _family(name: str) -> str:
 
 
 ReportFault = Callable[[str, str, object, str], None]
-"""Where, what is wrong, the value found, and what to do about it."""
+"""Reports a fault: its path, the problem, the value, and the remedy."""
 ReadLabelValue = Callable[[str, Any, str], str]
 
 _EXAMPLES = {ZONE: "us-east-1a", CAPACITY_TYPE: "spot"}
 
 
 class OfferingReader:
-    """Reads the offerings of one instance type, and sees that no two are the same."""
+    """Reads the offerings of one instance type, and reports duplicates."""
 
     def __init__(self, fault: ReportFault, label_value: ReadLabelValue) -> None:
         self._fault = fault
@@ -121,7 +116,7 @@ class OfferingReader:
         self._seen: set[Requirements] = set()
 
     def offering(self, path: str, entry: Any) -> Offering | None:
-        """One offering, or None if it was no object at all."""
+        """One offering, or None if the entry is not an object."""
         if not isinstance(entry, dict):
             self._fault(path, "is not an object", entry, 'write {"Price": 0.1, "Requirements": [...]}')
             return None
@@ -147,28 +142,28 @@ class OfferingReader:
 
     def _requirements(self, path: str, fields: Mapping[str, Any]) -> Requirements:
         if "requirements" not in fields and ("zone" in fields or "capacitytype" in fields):
-            written = Requirements.from_labels(
+            requirements = Requirements.from_labels(
                 {
                     ZONE: self._label_value(f"{path}.zone", fields.get("zone"), _EXAMPLES[ZONE]),
                     CAPACITY_TYPE: self._label_value(f"{path}.capacityType", fields.get("capacitytype"), "spot"),
                 }
             )
-            self._check_capacity_type(f"{path}.capacityType", written)
-            return written
+            self._check_capacity_type(f"{path}.capacityType", requirements)
+            return requirements
         return self._listed(f"{path}.Requirements", fields.get("requirements"))
 
     def _listed(self, path: str, value: Any) -> Requirements:
         if not isinstance(value, list):
             self._fault(path, "is missing or not a list", value, f"list a requirement for {ZONE} and {CAPACITY_TYPE}")
             return Requirements({})
-        read = (self._requirement(f"{path}[{at}]", each) for at, each in enumerate(value))
-        written = Requirements.of(each for each in read if each is not None)
+        read = (self._requirement(f"{path}[{index}]", each) for index, each in enumerate(value))
+        requirements = Requirements.of(each for each in read if each is not None)
         for key, example in _EXAMPLES.items():
-            if key not in written.labels():
+            if key not in requirements.labels():
                 remedy = f'add {{"key": "{key}", "operator": "In", "values": ["{example}"]}}'
-                self._fault(path, f"does not settle {key}", None, remedy)
-        self._check_capacity_type(path, written)
-        return written
+                self._fault(path, f"does not specify exactly one {key}", None, remedy)
+        self._check_capacity_type(path, requirements)
+        return requirements
 
     def _requirement(self, path: str, entry: Any) -> Requirement | None:
         fields = {key.lower(): value for key, value in entry.items()} if isinstance(entry, dict) else {}
@@ -176,15 +171,15 @@ class OfferingReader:
         if not isinstance(key, str) or not isinstance(operator, str) or not isinstance(values, list):
             self._fault(path, "is not a requirement", entry, 'write {"key": ..., "operator": "In", "values": [...]}')
             return None
-        texts = [self._label_value(f"{path}.values[{at}]", each, "a") for at, each in enumerate(values)]
+        texts = [self._label_value(f"{path}.values[{index}]", each, "a") for index, each in enumerate(values)]
         try:
             return Requirement.of(key, operator, texts)
         except ValueError as error:
             self._fault(path, str(error), None, "")
             return None
 
-    def _check_capacity_type(self, path: str, written: Requirements) -> None:
-        found = written.labels().get(CAPACITY_TYPE)
+    def _check_capacity_type(self, path: str, requirements: Requirements) -> None:
+        found = requirements.labels().get(CAPACITY_TYPE)
         if found and found not in CAPACITY_TYPES:
             self._fault(path, "names an unknown capacity type", found, f"use one of {', '.join(CAPACITY_TYPES)}")
 
@@ -195,7 +190,7 @@ _LABEL_REMEDY = "use at most 63 letters, digits, '.', '_' and '-', since it beco
 
 
 class InstanceTypesInvalid(ValueError):
-    """The file cannot be used; `faults` says everything that is wrong with it."""
+    """The file is invalid; `faults` lists everything that is wrong with it."""
 
     def __init__(self, faults: tuple[Fault, ...], source: str = "") -> None:
         super().__init__("\n".join(f"{source}: {fault}" if source else str(fault) for fault in faults))
@@ -203,13 +198,13 @@ class InstanceTypesInvalid(ValueError):
 
 
 def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
-    """Read a file, or its contents; `InstanceTypesInvalid` carries every fault."""
+    """Read a file or its content; raises `InstanceTypesInvalid` with every fault."""
     if isinstance(source, bytes):
         return _load(source)
     name = f"instance types file {source}"
     try:
         content = read_bytes(source)
-        return _of_snapshot(content) if _SNAPSHOT.search(content[:4096]) else _load(content)
+        return _load_snapshot(content) if _SNAPSHOT.search(content[:4096]) else _load(content)
     except InputUnreadable as error:
         remedy = "check --instance-types-file-path" if error.remedy == "check the path" else error.remedy
         raise InstanceTypesInvalid((Fault("$", error.problem, remedy=remedy),), name) from None
@@ -217,45 +212,45 @@ def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
         raise InstanceTypesInvalid(error.faults, name) from None
 
 
-def _of_snapshot(content: bytes) -> tuple[InstanceType, ...]:
-    """Every type that any pool of a snapshot could buy, once."""
+def _load_snapshot(content: bytes) -> tuple[InstanceType, ...]:
+    """Every instance type in the catalogs of a snapshot, once."""
     try:
         catalogs = read_snapshot_file(content).catalogs
     except SnapshotInvalid as error:
         raise InstanceTypesInvalid(error.faults) from None
     types = {each.name: each for pool in sorted(catalogs) for each in catalogs[pool]}
     if not types:
-        raise _useless("$", "is a snapshot without a catalogue", "take it again where the provider can be asked")
+        raise _invalid("$", "is a snapshot without a catalog", "take it again where the provider is reachable")
     return tuple(types[name] for name in sorted(types))
 
 
 def _load(content: bytes) -> tuple[InstanceType, ...]:
     entries = _entries(content)
     reader = _FileReader()
-    blueprints = [reader.instance_type(f"[{at}]", entry) for at, entry in enumerate(entries)]
+    specs = [reader.instance_type(f"[{index}]", entry) for index, entry in enumerate(entries)]
     if reader.faults:
         raise InstanceTypesInvalid(tuple(reader.faults))
-    return tuple(build(blueprint) for blueprint in blueprints if blueprint is not None)
+    return tuple(build(spec) for spec in specs if spec is not None)
 
 
 def _entries(content: bytes) -> list[Any]:
     try:
         data = msgspec.json.decode(content)
     except UNDECODABLE as error:
-        raise _useless("$", f"is not JSON: {error}", "write a JSON array of instance types") from None
+        raise _invalid("$", f"is not JSON: {error}", "write a JSON array of instance types") from None
     if not isinstance(data, list):
-        raise _useless("$", "is not a list", "write a JSON array of instance types")
+        raise _invalid("$", "is not a list", "write a JSON array of instance types")
     if not data:
-        raise _useless("$", "lists no instance types", "add at least one, or leave the file out")
+        raise _invalid("$", "lists no instance types", "add at least one, or leave the file out")
     return data
 
 
-def _useless(path: str, problem: str, remedy: str) -> InstanceTypesInvalid:
+def _invalid(path: str, problem: str, remedy: str) -> InstanceTypesInvalid:
     return InstanceTypesInvalid((Fault(path, problem, remedy=remedy),))
 
 
 class _FileReader:
-    """Reads entry by entry and collects what is wrong on the way."""
+    """Reads the entries and collects their faults."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -267,14 +262,14 @@ class _FileReader:
             return None
         fields = {key.lower(): value for key, value in entry.items()}
         before = len(self.faults)
-        blueprint = InstanceTypeSpec(
+        spec = InstanceTypeSpec(
             name=self._name(f"{path}.name", fields.get("name")),
             architecture=self._label_value(f"{path}.architecture", fields.get("architecture"), "amd64"),
             operating_systems=self._systems(f"{path}.operatingSystems", fields.get("operatingsystems")),
             resources=self._resources(f"{path}.resources", fields.get("resources")),
             offerings=self._offerings(f"{path}.offerings", fields.get("offerings")),
         )
-        return blueprint if len(self.faults) == before else None
+        return spec if len(self.faults) == before else None
 
     def _name(self, path: str, value: Any) -> str:
         name = self._label_value(path, value, "m5.large")
@@ -295,7 +290,7 @@ class _FileReader:
         if not isinstance(value, list) or not value:
             self._fault(path, "is missing or not a list of systems", value, 'write a list such as ["linux"]')
             return ()
-        return tuple(self._label_value(f"{path}[{at}]", each, "linux") for at, each in enumerate(value))
+        return tuple(self._label_value(f"{path}[{index}]", each, "linux") for index, each in enumerate(value))
 
     def _resources(self, path: str, value: Any) -> Resources:
         if not isinstance(value, Mapping):
@@ -304,7 +299,7 @@ class _FileReader:
         amounts = {name: self._quantity(f"{path}.{name}", amount) for name, amount in value.items()}
         for name in (CPU, MEMORY):
             if name not in amounts:
-                self._fault(f"{path}.{name}", "is missing", None, "say how much the type has")
+                self._fault(f"{path}.{name}", "is missing", None, "specify the capacity of the type")
         return amounts
 
     def _quantity(self, path: str, value: Any) -> Quantity:
@@ -323,7 +318,7 @@ class _FileReader:
             self._fault(path, "is missing or empty, so the type can never be launched", value, "add an offering")
             return ()
         reader = OfferingReader(self._fault, self._label_value)
-        read = (reader.offering(f"{path}[{at}]", each) for at, each in enumerate(value))
+        read = (reader.offering(f"{path}[{index}]", each) for index, each in enumerate(value))
         return tuple(each for each in read if each is not None)
 
     def _fault(self, path: str, problem: str, value: object, remedy: str) -> None:
