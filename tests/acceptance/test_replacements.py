@@ -78,6 +78,6 @@ def test_asking_leaves_no_trace():
     found = cluster(drifted("a", running("p", "a")), starting("b"), pools=never(), types=(LARGE,))
     removal_simulation = PassContext(found).removal_simulation(consolidating=False)
     rows = [removal_simulation.row("a")]
-    before = len(removal_simulation.remove_together(rows, Bounds(most_drafts=1)).drafts)
-    assert removal_simulation.starting_place(rows, Bounds()).name == "b"
+    before = len(removal_simulation.remove_together(rows, Bounds(max_drafts=1)).drafts)
+    assert removal_simulation.uninitialized_destination(rows, Bounds()).name == "b"
     assert len(removal_simulation.remove_together(rows, Bounds()).drafts) == before == 1

@@ -21,7 +21,7 @@ from dovetail.core.disruption.validation import revalidate
 from dovetail.core.explain.node import deciding_refusal, explain_node, refusals_by_node
 from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.core.provisioning.plan import plan_provisioning
-from dovetail.dashboard.waiting_for import said_in, waits_in
+from dovetail.dashboard.waiting_for import reasons_in_plan, waits_in
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.conditions import find
 from dovetail.model.kube_object import Key
@@ -136,7 +136,7 @@ def test_every_consumer_shows_the_same_refusal_of_a_node(seed):
         deciding = deciding_refusal(refusals.get(name, {}), name)
         shown = (deciding.code, wording.message(deciding))
         assert (left["code"], left["because"]) == shown
-        assert (said_in(document)[name]["code"], said_in(document)[name]["because"]) == shown
+        assert (reasons_in_plan(document)[name]["code"], reasons_in_plan(document)[name]["because"]) == shown
         assert page[name]["code"] in {deciding.code, "Draining", "Disrupting", "Unhealthy", "Coming"}
         explained = node_document(explain_node(_node(found, name), context))
         for method in explained["methods"]:

@@ -9,12 +9,12 @@ from builders import NOON, nodepool
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.dashboard.nodes import NodeSummaries, is_shown, node_details, state_of, summary_of
-from dovetail.dashboard.waiting_for import said_in
+from dovetail.dashboard.waiting_for import reasons_in_plan
 from dovetail.model.snapshot import ClusterNode
 
 
 def tiles_of(snapshot):
-    said = said_in(plan_document(plan_disruption(snapshot, thorough=True), snapshot))
+    said = reasons_in_plan(plan_document(plan_disruption(snapshot, thorough=True), snapshot))
     return NodeSummaries().of(snapshot, said)
 
 

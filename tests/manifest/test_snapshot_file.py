@@ -21,7 +21,7 @@ from dovetail.manifest.snapshot_file import (
 )
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.snapshot_builder import ClusterObjects, build_snapshot, take_apart
+from dovetail.model.snapshot_builder import ClusterObjects, build_snapshot, snapshot_objects
 from dovetail.model.unreadable_objects import UnreadableEntry
 from reference.clusters import random_cluster
 
@@ -36,7 +36,7 @@ FORMS = [("json", False), ("json", True), ("yaml", False), ("yaml", True)]
 def in_order(snapshot):
     """The same cluster with everything by name, as every snapshot of a real cluster is."""
     built = build_snapshot(
-        take_apart(snapshot), snapshot.at, snapshot.catalogs, snapshot.well_known, snapshot.nominated
+        snapshot_objects(snapshot), snapshot.at, snapshot.catalogs, snapshot.well_known, snapshot.nominated
     )
     assert {each.name for each in built.nodes} == {each.name for each in snapshot.nodes}
     assert sorted(pod.key for each in built.nodes for pod in each.pods) == sorted(

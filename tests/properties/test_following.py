@@ -34,7 +34,7 @@ def answers(removal_simulation):
             described([found.draft] if found.draft else []),
         )
     pairs = list(zip(removal_simulation.rows, removal_simulation.rows[1:], strict=False))
-    for bounds in (Bounds(), Bounds(below=0.5, most_drafts=1)):
+    for bounds in (Bounds(), Bounds(below=0.5, max_drafts=1)):
         for pair in pairs:
             together = removal_simulation.remove_together(pair, bounds)
             blocker = together.blocker.key if together.blocker is not None else None

@@ -26,7 +26,7 @@ from dovetail.manifest import codec
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from dovetail.model.command import read_record
 from dovetail.model.kinds import NODE_CLAIM
-from dovetail.model.snapshot_builder import take_apart
+from dovetail.model.snapshot_builder import snapshot_objects
 from dovetail.settings import DecisionOptions, Settings
 from dovetail.sim.kubernetes.kinds import resource_of
 from dovetail.sim.virtual_loop import run
@@ -98,7 +98,7 @@ def settings_of(gates):
 async def start_commands(snapshot, settings):
     """A snapshot file of the moment before a pass of the controller, and the commands that pass starts."""
     world = World(WorldOptions(call_time=(0.0, 0.0), watch_delay=0.0, epoch=snapshot.at))
-    for kind, values in take_apart(snapshot)._by_kind.items():
+    for kind, values in snapshot_objects(snapshot)._by_kind.items():
         for value in values:
             world.store.put(resource_of(kind), codec.to_plain(kind, _identified(kind, value)))
     state = ClusterState(world, snapshot.well_known)

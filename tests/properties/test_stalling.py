@@ -12,7 +12,7 @@ from properties.test_undo import state
 from reference.clusters import random_cluster
 from reference.drain import ends
 
-NOTHING = Bounds(most_drafts=0)
+NOTHING = Bounds(max_drafts=0)
 """What may be bought."""
 
 

@@ -133,7 +133,7 @@ def healthy_instances_are_considered_lost(patch):
     async def gone(*_):
         return True
 
-    patch.setattr(garbage_collection, "nothing_is_left", lambda *_: False)
+    patch.setattr(garbage_collection, "has_no_leftovers", lambda *_: False)
     patch.setattr(garbage_collection, "lost_claims", lambda held: held.claims)
     patch.setattr(garbage_collection.GarbageCollection, "_instance_is_gone", gone)
 

@@ -7,7 +7,7 @@ Expressions are kept apart, not merged, when a real node is looked at: that is w
 from collections.abc import Iterable, Mapping
 
 from dovetail.model.pod import NodeSelectorTerm, PodSpec
-from dovetail.model.requirements import NORMALISED_LABELS, Requirement, Requirements
+from dovetail.model.requirements import NORMALIZED_LABELS, Requirement, Requirements
 from dovetail.model.snapshot import ClusterNode
 
 Expressions = tuple[Requirement, ...]
@@ -36,7 +36,7 @@ def required_alternatives(spec: PodSpec) -> list[Expressions]:
 def node_meets(node: ClusterNode, alternative: Expressions) -> bool:
     """Whether a room's labels, or whatever labels an unlaunched claim may still get, satisfy every expression."""
     if node.launched:
-        labels = {NORMALISED_LABELS.get(key, key): value for key, value in node.labels.items()}
+        labels = {NORMALIZED_LABELS.get(key, key): value for key, value in node.labels.items()}
         if node.node is not None:
             labels["metadata.name"] = node.node.name
         return all(label_satisfies(labels, expression) for expression in alternative)

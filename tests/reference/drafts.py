@@ -26,7 +26,7 @@ from reference.wish import Wish
 
 def empty_draft(run: Run, pool: NodePool) -> Draft | None:
     """A draft that is being opened, with the types the pool's limits leave; None if the run may open no more."""
-    if run.most_drafts is not None and len(run.drafts) >= run.most_drafts:
+    if run.max_drafts is not None and len(run.drafts) >= run.max_drafts:
         return None
     types = within_limits(run, pool, choices(run, pool))
     return Draft(len(run.drafts), pool, (), template_requirements(pool), types) if types else None

@@ -79,7 +79,7 @@ class Run:
     spent: list[Resources] = field(default_factory=list)  # by draft, when it was opened
     removed: str | None = None  # the name of a node that does not count against limits
     price_ceiling: float | None = None
-    most_drafts: int | None = None
+    max_drafts: int | None = None
 
     @property
     def bins(self) -> list[Bin]:

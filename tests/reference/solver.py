@@ -82,7 +82,7 @@ def place(run: Run, pod: Pod, *, respect_preferences: bool) -> bool:
     for wish in steps:
         if _in_room(run, wish) or _in_draft(run, wish) or _in_new_draft(run, wish):
             return True
-        bounded = run.price_ceiling is not None or run.most_drafts is not None
+        bounded = run.price_ceiling is not None or run.max_drafts is not None
         if bounded and wish is not steps[-1] and _would_take_a_new_node(run, wish):
             return False
     return False
@@ -90,7 +90,7 @@ def place(run: Run, pod: Pod, *, respect_preferences: bool) -> bool:
 
 def _would_take_a_new_node(run: Run, wish: Wish) -> bool:
     """Whether one of any price would take the pod; what this run has spent so far does not count."""
-    free = replace(run, price_ceiling=None, most_drafts=None, spent=[{} for _ in run.drafts])
+    free = replace(run, price_ceiling=None, max_drafts=None, spent=[{} for _ in run.drafts])
     drafts = (empty_draft(free, pool) for pool in run.pools)
     return any(draft is not None and draft_with(free, draft, wish) is not None for draft in drafts)
 

@@ -36,7 +36,7 @@ def removal(snapshot: Snapshot, node: ClusterNode, pools: Sequence[NodePool]) ->
     run = open_run(snapshot, pods, pools, without=node.name)
     run.removed = node.name
     run.price_ceiling = price(snapshot, node)
-    run.most_drafts = 0 if run.price_ceiling is None else 1
+    run.max_drafts = 0 if run.price_ceiling is None else 1
     answer = finish(run, pods)
     if answer.refused:
         return SweepAnswer("stay")

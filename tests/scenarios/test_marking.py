@@ -42,8 +42,8 @@ def test_consolidatable_appears_when_the_window_ends_and_goes_with_the_next_pod(
         assert condition(life, "Consolidatable") is None
         for pods in (2, 3, 2):
             await life.until(lambda: condition(life, "Consolidatable"), within=400)
-            quiet_since = life.claims[0].status.last_pod_event_time
-            late = condition(life, "Consolidatable").last_transition_time - (quiet_since + WINDOW)
+            pods_unchanged_since = life.claims[0].status.last_pod_event_time
+            late = condition(life, "Consolidatable").last_transition_time - (pods_unchanged_since + WINDOW)
             assert timedelta() <= late < timedelta(milliseconds=1)
             assert condition(life, "Consolidatable").reason == "Consolidatable"
             await asyncio.sleep(60)

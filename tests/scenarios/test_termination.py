@@ -86,7 +86,7 @@ def test_a_stuck_budget_holds_a_node_for_as_long_as_it_stands_and_says_so():
         assert [each.name for each in life.claims] == [claim.name]  # nothing is bought for a pod that cannot go
         told = [event.message for event in life.events("FailedDraining") if "PDB" in event.message]
         since = life.nodes[0].metadata.deletion_timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
-        lasting = f"permanent: change the budget, since {since}"
+        lasting = f"permanent: needs a manual change, since {since}"
         facts = f"Pod={pod.key}, PodDisruptionBudget=[default/web], {lasting}"
         assert set(told) == {f"Failed to drain node, evicting pod violates a PDB ({facts})"}
         asked = calls.made["evict", "Pod", pod.key]

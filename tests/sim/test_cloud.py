@@ -107,9 +107,9 @@ def test_a_shortage_refuses_the_offerings_it_covers_and_no_others():
 
 def test_kubelets_can_join_late_or_never():
     async def scenario(world):
-        world.cloud.joining_never = 1
+        world.cloud.launches_without_node = 1
         world.cloud.launch(request("never"))
-        world.cloud.joining_late.append(100.0)
+        world.cloud.registration_delays.append(100.0)
         world.cloud.launch(request("late"))
         await asyncio.sleep(90)
         assert world.values(NODE) == ()

@@ -45,7 +45,7 @@ def dashboard(
     from dovetail.dashboard.address import AddressUnsafe
     from dovetail.dashboard.published_state import PublishedState
     from dovetail.observe.endpoints import PortUnusable
-    from dovetail.observe.ledger import find_place
+    from dovetail.observe.ledger import resolve_ledger_path
     from dovetail.observe.log import LogSettings, configure
     from dovetail.ports.errors import WorldError
 
@@ -56,7 +56,7 @@ def dashboard(
     try:
         # The default ledger does not belong to the snapshot, so use only a ledger that is named.
         ledger = settings.ledger or ("off" if snapshot is not None else "")
-        place, where = find_place(ledger, os.environ), (kubeconfig, context)
+        place, where = resolve_ledger_path(ledger, os.environ), (kubeconfig, context)
         page = make_page(published_state, settings, place, settings.dashboard_port, where)
         with page.served() as address:
             echo(f"Dashboard: {address} (Ctrl-C to stop)", err=True)

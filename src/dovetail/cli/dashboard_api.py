@@ -54,7 +54,7 @@ async def serve_dashboard(parts: "Assembly", settings: Settings, where: Where = 
     from dovetail.cli.dashboard import watch
     from dovetail.cli.dashboard_follower import publish_by_role
     from dovetail.dashboard.published_state import PublishedState, keep_publishing
-    from dovetail.observe.ledger import find_place
+    from dovetail.observe.ledger import resolve_ledger_path
     from dovetail.wiring.live import SystemClock, snapshot_from_state
 
     if not settings.dashboard_port:
@@ -62,7 +62,9 @@ async def serve_dashboard(parts: "Assembly", settings: Settings, where: Where = 
         return
     published_state, state = PublishedState(), parts.manager.state
     take = partial(snapshot_from_state, state, parts.supplier, SystemClock())
-    page = make_page(published_state, settings, find_place(settings.ledger, os.environ), settings.dashboard_port, where)
+    page = make_page(
+        published_state, settings, resolve_ledger_path(settings.ledger, os.environ), settings.dashboard_port, where
+    )
     as_leader = partial(keep_publishing, published_state, state, take, PAUSE_SECONDS)
     as_standby = partial(watch, published_state, *where, settings)
     is_standby = partial(_is_standby, parts)
@@ -124,15 +126,15 @@ def documents(ledger: Path | None) -> "Documents":
 
 def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
     from dovetail.cli.view.history import decision_document
-    from dovetail.dashboard.api import Unanswerable
+    from dovetail.dashboard.api import PageApiError
     from dovetail.observe.ledger_query import LedgerMissing, NoSuchDecision, read_decision
 
     if ledger is None:
-        raise Unanswerable("this process keeps no ledger, so there are no past decisions")
+        raise PageApiError("this process keeps no ledger, so there are no past decisions")
     try:
         return decision_document(read_decision(ledger, identity))
     except (LedgerMissing, NoSuchDecision) as error:
-        raise Unanswerable(str(error)) from None
+        raise PageApiError(str(error)) from None
 
 
 def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
@@ -140,14 +142,14 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
 
     from dovetail.cli.history import instant
     from dovetail.cli.view.history import history_document
-    from dovetail.dashboard.api import Unanswerable
+    from dovetail.dashboard.api import PageApiError
     from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
 
     if ledger is None:
         return {"decisions": [], "missing": "this process keeps no ledger, so there are no past decisions"}
     most = parameters.get("most", "0")
     if not most.isascii() or not most.isdigit() or len(most) > 9:
-        raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
+        raise PageApiError(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
     try:
         question = LedgerQuery(
             node=parameters.get("node", ""),
@@ -160,6 +162,6 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
         )
         return history_document(read_history(ledger, question))
     except typer.BadParameter as error:
-        raise Unanswerable(error.message, 400) from None
+        raise PageApiError(error.message, 400) from None
     except LedgerMissing as error:
         return {"decisions": [], "missing": str(error)}

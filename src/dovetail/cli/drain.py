@@ -126,9 +126,9 @@ def _marked_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
 
 
 def _preview(node: "ClusterNode", snapshot: "Snapshot", settings: Settings) -> "tuple[DrainView, Placement]":
-    from dovetail.core.explain.drain import explain_drain, find_homes
+    from dovetail.core.explain.drain import explain_drain, place_drained_pods
 
-    return explain_drain(node, snapshot.pdbs, snapshot.at), find_homes(node, snapshot, settings.options)
+    return explain_drain(node, snapshot.pdbs, snapshot.at), place_drained_pods(node, snapshot, settings.options)
 
 
 def _print_preview(view: "DrainView", placement: "Placement", output: OutputFormat) -> None:

@@ -76,10 +76,10 @@ def history(  # noqa: PLR0913 - one parameter an option
     import os
 
     from dovetail.cli.view.history import print_decision, print_history
-    from dovetail.observe.ledger import find_place
+    from dovetail.observe.ledger import resolve_ledger_path
     from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, NoSuchDecision, read_decision, read_history
 
-    place = find_place(ledger, os.environ)
+    place = resolve_ledger_path(ledger, os.environ)
     if place is None:
         echo("Error: the ledger is disabled (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)

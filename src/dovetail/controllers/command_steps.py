@@ -18,7 +18,7 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.validation import find_obstacles
-from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
+from dovetail.core.lifecycle.drain import drain_patch, is_shut, taints_patch, undo_drain_patch
 from dovetail.core.merge_patches import conditions_patch
 from dovetail.core.wording import message
 from dovetail.model.cluster_objects import PodDisruptionBudget
@@ -110,7 +110,7 @@ async def unmark_candidates(context: ControllerContext, claims: Iterable[NodeCla
     async def unmark_node_of(claim: NodeClaim) -> None:
         for node in context.state.nodes_of(claim):
             if is_shut(node):
-                await context.patch_node(node, reopening_patch(node))
+                await context.patch_node(node, undo_drain_patch(node))
         claim = context.state.latest(claim)
         if find(claim.status.conditions, DISRUPTION_REASON) is not None:
             left = without(claim.status.conditions, DISRUPTION_REASON)

@@ -32,7 +32,7 @@ from dovetail.core.disruption.events import (
     unreadable_budget,
 )
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.preferred_nodes import PREVENTED, find_preferring
+from dovetail.core.disruption.preferred_nodes import PREVENTED, find_preference_blockers
 from dovetail.core.wording import message, sentence
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.pause import UNREAD
@@ -96,7 +96,7 @@ class DisruptionEvents:
             return
         prevented = [each for each in refusals if each.code in PREVENTED]
         self._preferences_checked_at = now if prevented else None
-        for each in find_preferring(prevented, context):
+        for each in find_preference_blockers(prevented, context):
             if self._should_publish((PREFERENCE, each.pod.metadata.uid, each.node), now):
                 facts = {"pod": str(each.pod.key), "prefers": " and ".join(each.kinds), "node": each.node}
                 log.info("pod has a preference which prevents consolidation", extra=facts)

@@ -30,15 +30,15 @@ from dovetail.controllers.metrics.disruption import count_created, count_failed
 from dovetail.controllers.provisioner import record_given_up
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.command_progress import (
-    BEING_TAKEN_BACK,
+    BEING_ROLLED_BACK,
     TOO_LATE,
     FailedCommands,
     NextStep,
     ProgressVerdict,
     abandoned,
     after_failure,
+    is_part_of_command,
     judge,
-    names_a_command,
     overdue,
     running_commands,
 )
@@ -207,7 +207,7 @@ class DisruptionQueue:
         planned = bool(self._planned_claims.get(command))
         verdict = judge(state, planned=planned, now=now, ours=command in self._planned_claims)
         if command in self._reported and not state.record.committed and verdict.next is not NextStep.DONE:
-            return ProgressVerdict(NextStep.ROLL_BACK, verdict.why or BEING_TAKEN_BACK)
+            return ProgressVerdict(NextStep.ROLL_BACK, verdict.why or BEING_ROLLED_BACK)
         return verdict
 
     def _paused(self, state: CommandState) -> Pause | None:
@@ -394,4 +394,4 @@ class DisruptionQueue:
 
 
 def _is_disrupted(claim: NodeClaim) -> bool:
-    return names_a_command(claim) or claim.has(DISRUPTION_REASON)
+    return is_part_of_command(claim) or claim.has(DISRUPTION_REASON)

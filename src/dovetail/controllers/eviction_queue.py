@@ -210,7 +210,7 @@ class EvictionQueue:
         budgets = matching(pod, self._context.state.pdbs.items.values())
         names = " ".join(sorted(str(budget.key) for budget in budgets))
         block = find_block(pod, budgets)
-        lasting = "permanent: change the budget" if block is not None and block.permanent else "transient"
+        lasting = "permanent: needs a manual change" if block is not None and block.permanent else "transient"
         since = blocked_since(pod, budgets, node.metadata.deletion_timestamp)
         lasting += f", since {stamp(since)}" if since is not None else ""
         message = f"Failed to drain node, {why} (Pod={pod.key}, PodDisruptionBudget=[{names}], {lasting})"

@@ -18,11 +18,11 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.garbage_collection import (
     Holdings,
+    has_no_leftovers,
     leaked_instances,
     lost_claims,
     nodeless_claims,
     nodes_of,
-    nothing_is_left,
     orphaned_nodes,
 )
 from dovetail.model.catalog import Instance
@@ -90,7 +90,7 @@ class GarbageCollection:
         """Whether nothing is left over, now or later, as long as nothing changes."""
         state = self._context.state
         unread = state.claims.unreadable or state.nodes.unreadable
-        return not unread and nothing_is_left(self._with_managed_nodes(holdings), self._context.clock.now())
+        return not unread and has_no_leftovers(self._with_managed_nodes(holdings), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
         """Delete claims that lost their instance or node; termination ends an instance that still runs."""

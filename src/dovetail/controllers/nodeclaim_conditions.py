@@ -20,8 +20,8 @@ from dovetail.core.disruption.nodeclaim_conditions import (
     RECHECK,
     NodeClaimVerdicts,
     ProviderFindings,
-    has_marks_to_come,
-    judged_alike,
+    conditions_apply,
+    equal_condition_inputs,
     marked,
     marks,
     pod_notice,
@@ -93,9 +93,9 @@ class NodeClaimConditionsController:
         if key in self._writing:
             return
         evaluation = self._evaluations.get(key)
-        if evaluation is not None and evaluation.claim is before and judged_alike(before, after):
+        if evaluation is not None and evaluation.claim is before and equal_condition_inputs(before, after):
             evaluation.claim = after
-        elif evaluation is not None or has_marks_to_come(after):
+        elif evaluation is not None or conditions_apply(after):
             self.reconciler.add(key)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:

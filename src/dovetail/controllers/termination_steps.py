@@ -15,11 +15,11 @@ from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
 from dovetail.core.lifecycle.drain import (
     MINIMUM_DRAIN,
     DrainPlan,
-    awaiting_words,
+    attached_volumes_message,
+    drain_message,
     find_attached,
     named,
     plan_drain,
-    waiting_words,
 )
 from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.merge_patches import conditions_patch
@@ -71,12 +71,14 @@ class NodeTermination:
         verdicts = [ConditionVerdict(DRAINED)]
         attached = self._attached(node, now)
         if attached and (deadline is None or now <= deadline):
-            message = awaiting_words(attached)
+            message = attached_volumes_message(attached)
             self._publish(node, "AwaitingVolumeDetachment", message)
             verdicts.append(ConditionVerdict(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", message))
             await self.write_conditions(claim, verdicts)
             return self._seconds_until(add(deadline, _MOMENT) if deadline is not None else None)
-        elapsed = ConditionVerdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
+        elapsed = ConditionVerdict(
+            VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", attached_volumes_message(attached)
+        )
         verdicts.append(elapsed if attached else ConditionVerdict(VOLUMES_DETACHED))
         wait = await self._recheck_pods(node, claim, deadline)
         if wait is not None or claim is None:
@@ -138,7 +140,7 @@ class NodeTermination:
         left = self._minimum_drain_left(claim) if claim is not None else timedelta()
         if left > timedelta():
             return self._seconds_until(min(now + left, drain.changes_at or now + left))
-        message = waiting_words(drain, now)
+        message = drain_message(drain, now)
         self._publish(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
         return self._seconds_until(drain.changes_at)
 

@@ -31,7 +31,7 @@ DAYS = 7
 MOST_DAYS = 366
 
 
-class Unanswerable(Exception):
+class PageApiError(Exception):
     """A request for an object that does not exist, or with wrong parameters; `status` is the HTTP status."""
 
     def __init__(self, message: str, status: int = 404) -> None:
@@ -51,7 +51,7 @@ class Documents:
     history: Callable[[Mapping[str, str], datetime], Plain]
     """The decisions for the filters of `dovetail history`, as of an instant; `missing` if there is no ledger."""
     decision: Callable[[str], Plain]
-    """One decision with its plan and refusals, by its id; raises `Unanswerable` if it does not exist."""
+    """One decision with its plan and refusals, by its id; raises `PageApiError` if it does not exist."""
 
 
 class PageApi:
@@ -100,7 +100,7 @@ class PageApi:
         _, context = self._context()
         pool = context.snapshot.nodepools.get(name)
         if pool is None:
-            raise Unanswerable(f"there is no nodepool {name!r}")
+            raise PageApiError(f"there is no nodepool {name!r}")
         return self._documents.nodepool(explain_pool(pool, context))
 
     def explain_pod(self, namespace: str, name: str) -> Plain:
@@ -108,7 +108,7 @@ class PageApi:
         _, context = self._context()
         found = find_pod(context.snapshot, Key(namespace, name))
         if found is None:
-            raise Unanswerable(f"there is no pod {namespace}/{name}")
+            raise PageApiError(f"there is no pod {namespace}/{name}")
         return self._documents.pod(explain_pod(*found, context))
 
     def budgets(self, name: str, query: Mapping[str, str]) -> Plain:
@@ -116,14 +116,14 @@ class PageApi:
         snapshot = self._context()[1].snapshot
         pool = snapshot.nodepools.get(name)
         if pool is None:
-            raise Unanswerable(f"there is no nodepool {name!r}")
+            raise PageApiError(f"there is no nodepool {name!r}")
         days = query.get("days", str(DAYS))
         if not days.isascii() or not days.isdigit() or len(days) > 9 or not 1 <= int(days) <= MOST_DAYS:
-            raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days[:40]!r}", 400)
+            raise PageApiError(f"days must be a number from 1 to {MOST_DAYS}, got {days[:40]!r}", 400)
         try:
             start = datetime.fromisoformat(query["from"]) if "from" in query else snapshot.at
         except ValueError:
-            raise Unanswerable(f"from must be a date such as 2026-01-31, got {query['from']!r}", 400) from None
+            raise PageApiError(f"from must be a date such as 2026-01-31, got {query['from']!r}", 400) from None
         first = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
         total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
         return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24))
@@ -156,7 +156,7 @@ class PageApi:
     def _context(self) -> tuple[PublishedView, PassContext]:
         published_view = self._published_state.latest
         if published_view.snapshot is None:
-            raise Unanswerable("; ".join(published_view.missing), 503)
+            raise PageApiError("; ".join(published_view.missing), 503)
         if self._pass is None or self._pass[0] != published_view.number:
             self._pass = published_view.number, self._planner.context(published_view.snapshot)
         return published_view, self._pass[1]
@@ -165,4 +165,4 @@ class PageApi:
         for node in snapshot.nodes:
             if name == node.name or (node.claim is not None and name == node.claim.name):
                 return node
-        raise Unanswerable(f"there is no node {name!r}")
+        raise PageApiError(f"there is no node {name!r}")

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import web
 
 from dovetail.dashboard.address import OPEN, Handler, PageAddress
-from dovetail.dashboard.api import PageApi, Unanswerable
+from dovetail.dashboard.api import PageApi, PageApiError
 from dovetail.dashboard.auth import COOKIE, AccessVerdict, Authenticator
 from dovetail.dashboard.cost_floor import CostFloorWorker
 from dovetail.dashboard.published_state import EventStream, PublishedState
@@ -80,7 +80,7 @@ class Routes:
             self._published_state.ask()
             try:
                 response = await self._guarded(request, handler)
-            except Unanswerable as error:
+            except PageApiError as error:
                 response = _error(str(error), error.status)
             except web.HTTPException as error:
                 response = _error(error.reason, error.status)
@@ -130,7 +130,7 @@ class Routes:
             if not verdict.admitted and request.path in {"/", "/index.html"}:
                 return self._login_page(verdict)
             if not verdict.admitted:
-                raise Unanswerable(verdict.why, verdict.status)
+                raise PageApiError(verdict.why, verdict.status)
         return await handler(request)
 
     def _login_page(self, verdict: AccessVerdict) -> web.Response:
@@ -193,7 +193,7 @@ class Routes:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Server-sent events: the frames that the client missed, then new ones as they come."""
         if self._streams >= MOST_STREAMS:
-            raise Unanswerable(f"{MOST_STREAMS} clients are connected already", 503)
+            raise PageApiError(f"{MOST_STREAMS} clients are connected already", 503)
         response = web.StreamResponse(
             headers={**HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         )

@@ -25,7 +25,7 @@ NEW = {"Launching": "instance", "Registering": "node to register"}
 
 def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
     """What each node waits for, by name."""
-    waits, replacements = said_in(plan), _pending_replacements(snapshot)
+    waits, replacements = reasons_in_plan(plan), _pending_replacements(snapshot)
     for each in snapshot.nodes:
         refusal = _own_wait(each, snapshot, terms, replacements)
         if refusal is not None:
@@ -54,7 +54,7 @@ def _pending_replacements(snapshot: Snapshot) -> Counter[str]:
     return Counter(claim.metadata.annotations.get(REPLACES_ANNOTATION, "") for claim in claims)
 
 
-def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
+def reasons_in_plan(plan: Mapping[str, Any]) -> dict[str, Plain]:
     """What a plan says about each node: that it would be disrupted, or the reason why not."""
     shown = ("because", "code", "until", "permanent")
     waits: dict[str, Plain] = {left["node"]: {key: left[key] for key in shown} for left in plan["leftAlone"]}

@@ -23,7 +23,7 @@ from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.repair import ProviderRepairPolicy
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot, take_apart
+from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot, snapshot_objects
 from dovetail.model.unreadable_objects import UnreadableEntry
 
 _REMEDY = "write a list of conditionType, status and toleration, such as Ready, Unknown and 10m"
@@ -98,7 +98,7 @@ class SnapshotInvalid(Exception):
 
 def dump_snapshot(snapshot: Snapshot) -> Plain:
     """The document of a snapshot. Equal snapshots give equal documents with the same order."""
-    inventory = take_apart(snapshot)
+    inventory = snapshot_objects(snapshot)
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,

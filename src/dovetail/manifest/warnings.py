@@ -12,7 +12,7 @@ from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
-from dovetail.model.repair import STATEMENTS_BY_GROUP, policies_without_effect
+from dovetail.model.repair import REPAIR_POLICIES_BY_GROUP, policies_without_effect
 
 _BUDGETS = "spec.disruption.budgets"
 
@@ -23,7 +23,7 @@ def pool_warnings(pool: NodePool) -> Iterator[Fault]:
     yield from _expiry_warnings(pool)
     yield from _requirement_warnings(pool)
     yield from _ignored_field_warnings(pool)
-    known = STATEMENTS_BY_GROUP.get(pool.node_class_ref.api_group)
+    known = REPAIR_POLICIES_BY_GROUP.get(pool.node_class_ref.api_group)
     yield from policies_without_effect(pool, known) if known is not None else ()
     repair = pool.spec.repair
     for condition, times in Counter(policy.condition_type for policy in (repair.policies if repair else ())).items():

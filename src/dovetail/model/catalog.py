@@ -54,7 +54,7 @@ class InstanceType:
             free[MEMORY] = max(free[MEMORY] - total, Quantity.of(0))
         return free
 
-    def bought_with(self, labels: Mapping[str, str]) -> Offering | None:
+    def offering_for_labels(self, labels: Mapping[str, str]) -> Offering | None:
         """The offering that a node with these labels was launched from, whether or not it is available now."""
         where = (labels.get(ZONE), labels.get(CAPACITY_TYPE))
         return next((each for each in self.offerings if (each.zone, each.capacity_type) == where), None)

@@ -86,7 +86,7 @@ class NodeClaim(KubeObject, frozen=True, kw_only=True):
         return read_requirements(self.spec.requirements)
 
     @property
-    def quiet_since(self) -> datetime | None:
+    def pods_unchanged_since(self) -> datetime | None:
         """When a pod was last added to or removed from its node, or else when the node was initialized."""
         if self.status.last_pod_event_time is not None:
             return self.status.last_pod_event_time

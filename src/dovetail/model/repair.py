@@ -58,7 +58,7 @@ AWS = (
     *GENERAL,
 )
 """With the conditions of the EKS node monitoring agent."""
-STATEMENTS_BY_GROUP = {"karpenter.kwok.sh": KWOK, "karpenter.k8s.aws": AWS}
+REPAIR_POLICIES_BY_GROUP = {"karpenter.kwok.sh": KWOK, "karpenter.k8s.aws": AWS}
 """By the API group of the provider's node classes."""
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from dovetail.model import labels
 
-NORMALISED_LABELS = {
+NORMALIZED_LABELS = {
     "failure-domain.beta.kubernetes.io/zone": labels.ZONE,
     "failure-domain.beta.kubernetes.io/region": labels.REGION,
     "beta.kubernetes.io/arch": labels.ARCH,
@@ -62,7 +62,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @staticmethod
     def of(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> "Requirement":
         """Parse a requirement of a manifest; ValueError for an unknown operator or a bound that is not an integer."""
-        key = NORMALISED_LABELS.get(key, key)
+        key = NORMALIZED_LABELS.get(key, key)
         if operator in (IN, NOT_IN):
             excluded = operator == NOT_IN
             return Requirement(key=key, complement=excluded, values=frozenset(values), min_values=min_values)
@@ -233,7 +233,7 @@ class Requirements:
 
     def get(self, key: str) -> Requirement:
         """The requirement on a label; a label without one admits everything."""
-        return self._by_key.get(key) or self._by_key.get(NORMALISED_LABELS.get(key, key)) or _anything(key)
+        return self._by_key.get(key) or self._by_key.get(NORMALIZED_LABELS.get(key, key)) or _anything(key)
 
     def add(self, *others: "Requirements") -> "Requirements":
         """This set intersected with others."""

@@ -113,9 +113,9 @@ class ClusterNode:
         return read_record(self.claim) if self.claim is not None else None
 
     @lazy
-    def quiet_since(self) -> datetime | None:
+    def pods_unchanged_since(self) -> datetime | None:
         """When its pods last changed, or else when it was initialized; None if it is not managed."""
-        return None if self.claim is None else self.claim.quiet_since
+        return None if self.claim is None else self.claim.pods_unchanged_since
 
     @lazy
     def replaces(self) -> str | None:
@@ -313,7 +313,7 @@ class Snapshot:
     def offering_of(self, node: ClusterNode) -> Offering | None:
         """The offering that a node was launched from; None if its instance type is not known."""
         type_ = self.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-        return type_.bought_with(node.labels) if type_ is not None else None
+        return type_.offering_for_labels(node.labels) if type_ is not None else None
 
     def usage(self, pool: str) -> Resources:
         """The total capacity of the nodes of a NodePool that are not being deleted.

@@ -125,7 +125,7 @@ def _by_provider_id(values: Iterable[Joinable]) -> dict[str, list[Joinable]]:
     return found
 
 
-def take_apart(snapshot: Snapshot) -> ClusterObjects:
+def snapshot_objects(snapshot: Snapshot) -> ClusterObjects:
     """The objects of a snapshot. Namespaces and CSINodes have only the fields that decisions read."""
     claims = {each.claim.key: each.claim for each in snapshot.nodes if each.claim is not None}
     bound = (pod for each in snapshot.nodes for pod in each.pods)

@@ -39,7 +39,7 @@ _ENTRY_ERRORS = (
 log = logging.getLogger(__name__)
 
 
-def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
+def resolve_ledger_path(written: str, variables: Mapping[str, str]) -> Path | None:
     """Return the ledger's path from the setting, or the default in the state directory; None for `off`."""
     if written == "off":
         return None

@@ -16,7 +16,7 @@ from dovetail.controllers.context import Ports
 from dovetail.controllers.manager import Manager
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.instrumented_cloud import InstrumentedCloud
-from dovetail.observe.ledger import Retention, SqliteLedger, find_place
+from dovetail.observe.ledger import Retention, SqliteLedger, resolve_ledger_path
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
@@ -121,7 +121,7 @@ def assemble(
 @contextmanager
 def open_ledger(settings: Settings, clock: Clock, cluster: str) -> Iterator[Ledger]:
     """Open the ledger that the settings select; `stop` flushes it at the end of the context."""
-    place = find_place(settings.ledger, os.environ)
+    place = resolve_ledger_path(settings.ledger, os.environ)
     if place is None:
         yield NoLedger()
         return

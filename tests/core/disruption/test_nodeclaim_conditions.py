@@ -10,8 +10,8 @@ from builders import LARGE, NOON, claim, nodepool, pod, stamped
 from dovetail.core.disruption.nodeclaim_conditions import (
     RECHECK,
     ProviderFindings,
-    has_marks_to_come,
-    judged_alike,
+    conditions_apply,
+    equal_condition_inputs,
     marked,
     marks,
     pod_notice,
@@ -256,13 +256,13 @@ def test_the_event_about_the_annotation_of_a_pod(value, elapsed, reason):
 )
 def test_a_claim_is_judged_again_only_when_an_input_changes(fields, alike):
     pool = quiet_pool()
-    assert judged_alike(worker(pool), worker(pool, **fields)) is alike
+    assert equal_condition_inputs(worker(pool), worker(pool, **fields)) is alike
 
 
 def test_what_a_claim_still_waits_for_does_not_matter():
     awaiting = [claim(conditions={"Launched": "True", **more}) for more in ({}, {"Initialized": "Unknown"})]
-    assert judged_alike(*awaiting)
-    assert not judged_alike(awaiting[0], claim(conditions={"Launched": "True", "Initialized": "True"}))
+    assert equal_condition_inputs(*awaiting)
+    assert not equal_condition_inputs(awaiting[0], claim(conditions={"Launched": "True", "Initialized": "True"}))
 
 
 @pytest.mark.parametrize(
@@ -277,4 +277,4 @@ def test_what_a_claim_still_waits_for_does_not_matter():
     ],
 )
 def test_of_a_claim_that_waits_for_its_instance_there_is_nothing_to_say(conditions, something):
-    assert has_marks_to_come(claim(conditions=conditions)) is something
+    assert conditions_apply(claim(conditions=conditions)) is something

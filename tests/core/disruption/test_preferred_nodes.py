@@ -5,7 +5,7 @@ from builders import LARGE
 from dovetail.core import wording
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
-from dovetail.core.disruption.preferred_nodes import find_preferring
+from dovetail.core.disruption.preferred_nodes import find_preference_blockers
 from dovetail.core.explain.node import explain_node
 from dovetail.settings import DecisionOptions
 
@@ -38,7 +38,10 @@ def said(*nodes, gates=None, **fields):
     found = cluster(*nodes, pools=POOLS, types=(LARGE,), **fields)
     context = PassContext(found, gates or DecisionOptions())
     plan = plan_pass(context, thorough=True)
-    return [wording.message(each.refusal) for each in find_preferring(plan.refusals_by_method["single-node"], context)]
+    return [
+        wording.message(each.refusal)
+        for each in find_preference_blockers(plan.refusals_by_method["single-node"], context)
+    ]
 
 
 def test_a_preferred_anti_affinity_that_keeps_two_nodes_is_named():

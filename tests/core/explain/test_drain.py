@@ -7,7 +7,7 @@ import msgspec
 
 from acceptance.fleet import cluster, owned, pdb, running, shielded, worker
 from builders import NOON, claim, node, pod, stamped
-from dovetail.core.explain.drain import PodState, explain_drain, find_homes
+from dovetail.core.explain.drain import PodState, explain_drain, place_drained_pods
 from dovetail.core.lifecycle.drain import Tier
 from dovetail.model.kube_object import Condition
 from dovetail.model.snapshot import ClusterNode
@@ -114,7 +114,7 @@ def test_homes_are_other_nodes_new_ones_or_none():
     small, large, vast = (owned(name, "a", "ReplicaSet", cpu=cpu) for name, cpu in sizes.items())
     leaving = worker("a", small, large, vast)
     found = cluster(leaving, worker("b"))
-    homes = find_homes(leaving, replace(found), DecisionOptions())
+    homes = place_drained_pods(leaving, replace(found), DecisionOptions())
     assert homes.node_by_pod[small.key] == "b"
     assert [draft.pod_keys for draft in homes.drafts] == [(large.key,)]
     assert list(homes.refusals) == [vast.key]
@@ -125,4 +125,6 @@ def test_a_pod_without_an_owner_is_evicted_like_others_and_has_no_home_to_go_to(
     bare, web = explain_drain(leaving, [], NOON).pods
     assert (bare.state, bare.why) == (PodState.NEXT, "it has no owner: it will not be recreated")
     assert (web.state, web.why) == (PodState.NEXT, "")
-    assert list(find_homes(leaving, cluster(leaving, worker("b")), DecisionOptions()).node_by_pod) == [web.pod.key]
+    assert list(place_drained_pods(leaving, cluster(leaving, worker("b")), DecisionOptions()).node_by_pod) == [
+        web.pod.key
+    ]

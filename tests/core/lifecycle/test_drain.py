@@ -7,14 +7,14 @@ import pytest
 from builders import NOON, build, claim, node, pod, stamped
 from dovetail.core.lifecycle.drain import (
     Tier,
-    awaiting_words,
+    attached_volumes_message,
+    drain_message,
     drain_patch,
     find_attached,
     grace_left,
     must_be_forced,
     plan_drain,
     tier_of,
-    waiting_words,
 )
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.termination import grace_period_patch
@@ -219,7 +219,7 @@ def test_volumes_are_waited_for_unless_the_drain_leaves_their_pod_alone():
 
 
 def test_at_most_five_volumes_are_named():
-    words = awaiting_words(tuple("abcdefg"))
+    words = attached_volumes_message(tuple("abcdefg"))
     assert words == "Awaiting deletion of bound volumeattachments (a, b, c, d, e and 2 more)"
 
 
@@ -231,7 +231,7 @@ def test_the_event_has_the_number_of_waiting_pods_and_the_longest_protection():
     )
 
     def words(*pods):
-        return waiting_words(plan_drain(on_node(*pods), NOON), NOON).removeprefix("Failed to drain node, ")
+        return drain_message(plan_drain(on_node(*pods), NOON), NOON).removeprefix("Failed to drain node, ")
 
     assert words(plain) == "1 pod is waiting to be evicted"
     held = "protected by karpenter.sh/do-not-disrupt"

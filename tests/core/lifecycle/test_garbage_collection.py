@@ -7,10 +7,10 @@ import pytest
 from builders import NOON, claim, node, stamped
 from dovetail.core.lifecycle.garbage_collection import (
     Holdings,
+    has_no_leftovers,
     leaked_instances,
     lost_claims,
     nodeless_claims,
-    nothing_is_left,
     orphaned_nodes,
 )
 from dovetail.model.catalog import Instance
@@ -47,7 +47,7 @@ def test_a_claim_whose_instance_runs_without_a_node_is_nodeless():
     alone = held([claimed()], [], [instance()])
     assert nodeless_claims(alone) == (claimed(),)
     assert lost_claims(alone) == ()
-    assert not nothing_is_left(alone, NOON)
+    assert not has_no_leftovers(alone, NOON)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_node_is_left_alone(holdings):
     ids=["complete", "its node is ready", "without instance", "an instance still young", "a node still young"],
 )
 def test_nothing_is_left_only_if_waiting_would_not_find_it_either(holdings, nothing):
-    assert nothing_is_left(holdings, NOON) is nothing
+    assert has_no_leftovers(holdings, NOON) is nothing
 
 
 def test_a_claim_that_cannot_be_read_keeps_its_instance_and_node_and_is_never_lost_itself():

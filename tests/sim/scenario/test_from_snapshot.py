@@ -5,7 +5,7 @@ from pathlib import Path
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.labels import TERMINATION_FINALIZER
-from dovetail.model.snapshot_builder import take_apart
+from dovetail.model.snapshot_builder import snapshot_objects
 from dovetail.sim.kubernetes.kinds import REPLICAS
 from dovetail.sim.scenario.from_snapshot import adopt
 from dovetail.sim.virtual_loop import run
@@ -42,7 +42,7 @@ def test_all_uids_are_new_and_owner_references_follow():
     old = {
         value.metadata.uid
         for kind in (kinds.NODE, kinds.NODE_CLAIM, kinds.NODE_POOL, kinds.POD)
-        for value in take_apart(read_snapshot_file(OFFICE)).of(kind)
+        for value in snapshot_objects(read_snapshot_file(OFFICE)).of(kind)
     }
     assert not old & set(world.store.by_uid)
     owners = {record.uid for record in world.store.all(REPLICAS)}

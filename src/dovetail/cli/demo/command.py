@@ -147,10 +147,10 @@ def demo(  # noqa: PLR0913 - one parameter an option
 
 
 def _check_length(text: str) -> None:
-    from dovetail.sim.scenario.parsing import Stretch
+    from dovetail.sim.scenario.parsing import PositiveSpan
 
     try:
-        Stretch(text)
+        PositiveSpan(text)
     except ValueError as error:
         raise typer.BadParameter(f'{error}; for example "2h"', param_hint="--for") from None
 

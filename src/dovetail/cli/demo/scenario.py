@@ -15,7 +15,7 @@ from dovetail.cloud.kwok.node import GROUP, NODE_CLASS_KIND
 from dovetail.manifest.documents import Document, read_documents
 from dovetail.manifest.validation import faults_of
 from dovetail.sim.scenario.document import Scenario, read_scenario
-from dovetail.sim.scenario.parsing import Stretch
+from dovetail.sim.scenario.parsing import PositiveSpan
 
 Plain = dict[str, Any]
 _REPLACED = ("NodePool", NODE_CLASS_KIND)
@@ -30,7 +30,7 @@ def demo_scenario(
     if nodepools:
         _replace_nodepools(document["spec"], nodepools)
     scenario = read_scenario(document, "demo")
-    return msgspec.structs.replace(scenario, lasts=Stretch(length), seed=seed, catalog=catalog)
+    return msgspec.structs.replace(scenario, lasts=PositiveSpan(length), seed=seed, catalog=catalog)
 
 
 def _replace_nodepools(spec: Plain, nodepools: tuple[Plain, ...]) -> None:

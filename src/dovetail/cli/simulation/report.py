@@ -97,8 +97,8 @@ def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any
         "cost": _money(meter.cost_by_day[day]),
         "lowerBound": None if floor is None else _money(floor[day]),
         "evictions": meter.evictions_by_day[day],
-        "nodesBorn": meter.born_by_day[day],
-        "nodesGone": meter.gone_by_day[day],
+        "nodesBorn": meter.launched_by_day[day],
+        "nodesGone": meter.removed_by_day[day],
         "pendingPodHours": round(meter.pending_by_day[day] / HOUR, 4),
     }
 

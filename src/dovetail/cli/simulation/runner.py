@@ -30,7 +30,7 @@ from typing import Any
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cli.simulation.variants import Variant
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
-from dovetail.core.cost_floor.discontinued_types import is_sold, kind_of, with_past
+from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered, kind_of
 from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
@@ -63,9 +63,9 @@ class SimulationFloor:
         pools = {key.name: pool for key, pool in sorted(self._state.nodepools.items.items())}
         catalogs = {name: await self._provider.instance_types(pool) for name, pool in pools.items()}
         kinds = {(each.pool, kind_of(each)): each for each in instances}  # many instances, few kinds
-        past = [each for each in kinds.values() if not is_sold(each, pools, catalogs)]
+        past = [each for each in kinds.values() if not is_still_offered(each, pools, catalogs)]
         try:
-            return Floor(*with_past(pools, catalogs, past)).on_average(pods)
+            return Floor(*add_discontinued(pools, catalogs, past)).on_average(pods)
         except BoundUnavailable:
             return None
 
@@ -176,12 +176,12 @@ async def _run_scenario(scenario: Scenario, trace: tuple[Arrival, ...], progress
         meter.watch(cluster.world, loop.time)
         if scenario.snapshot:
             adopt(cluster.world, read_snapshot_file(Path(scenario.snapshot)))
-            meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
+            meter.bill_existing(cluster.world.values(kinds.NODE_CLAIM))
         player = Player(cluster.world, scenario, trace)
         player.prepare()
         if scenario.generate is not None:
             stand(cluster.world, await _generated(scenario, cluster), scenario.start)
-            meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
+            meter.bill_existing(cluster.world.values(kinds.NODE_CLAIM))
         try:
             async with player.playing():
                 samples = await _sample(scenario, cluster, meter, progress)
@@ -217,7 +217,7 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
         await asyncio.sleep(at - loop.time())
         hours, now_spent = (at - before) / HOUR, meter.spent(at)
         shares = [(pod, seconds / (at - before)) for pod, seconds in meter.occupancy.pod_seconds(at)]
-        bound, most = await floor.of(shares, meter.machines()), meter.most_since()
+        bound, most = await floor.of(shares, meter.machines()), meter.peaks_since_last_call()
         samples.append(
             Sample(
                 at=at,

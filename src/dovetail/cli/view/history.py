@@ -10,7 +10,7 @@ from rich.text import Text
 from dovetail.cli.view.plan import lasts
 from dovetail.cli.view.printing import counted, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.core.explain.node import UNCONCERNED
+from dovetail.core.explain.node import NOT_APPLICABLE
 from dovetail.observe.ledger_query import LedgerDecision
 from dovetail.ports.ledger import LedgerNode
 
@@ -95,7 +95,9 @@ def _draw_refusals(console: Console, document: Plain, *, everything: bool) -> No
     for method in dict.fromkeys(each["method"] for each in counts):
         kinds = ", ".join(f"{each['code']} {each['nodes']}" for each in counts if each["method"] == method)
         console.print(f"  {method}: {kinds}", style="cyan")
-        mine = [each for each in named if each["method"] == method and (everything or each["code"] not in UNCONCERNED)]
+        mine = [
+            each for each in named if each["method"] == method and (everything or each["code"] not in NOT_APPLICABLE)
+        ]
         shown = mine if everything else mine[:SHOWN]
         unlisted += sum(each["nodes"] for each in counts if each["method"] == method) - len(shown)
         table = plain_table("", "", "")

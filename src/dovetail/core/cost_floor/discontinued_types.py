@@ -1,8 +1,8 @@
 """Running instances that can no longer be launched on the same terms.
 
 Their NodePool has changed or is gone, the offering is unavailable or more expensive now, or the instance came with a
-snapshot. The cost floor has to allow for them, because their pods run at their price. `with_past` adds, for each kind
-of these instances, a NodePool that offers this instance alone.
+snapshot. The cost floor has to allow for them, because their pods run at their price. `add_discontinued` adds, for each
+kind of these instances, a NodePool that offers this instance alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class RunningInstance(Protocol):
         """Its price per hour."""
 
 
-def is_sold(instance: RunningInstance, pools: Pools, catalogs: Catalogs) -> bool:
+def is_still_offered(instance: RunningInstance, pools: Pools, catalogs: Catalogs) -> bool:
     """Whether its NodePool would launch an equal instance now, at its price or for less."""
     pool, labels, claim = pools.get(instance.pool), instance.claim.metadata.labels, instance.claim
     if pool is None or claim.spec.taints != pool.spec.template.spec.taints:
@@ -52,7 +52,7 @@ def is_sold(instance: RunningInstance, pools: Pools, catalogs: Catalogs) -> bool
     if pool.requirements.intersects(Requirements.from_labels(labels)) is not None:
         return False
     name = labels.get(INSTANCE_TYPE)
-    alike = [each.bought_with(labels) for each in catalogs.get(instance.pool, ()) if each.name == name]
+    alike = [each.offering_for_labels(labels) for each in catalogs.get(instance.pool, ()) if each.name == name]
     return any(each is not None and each.available and each.price <= instance.price + ROUNDED for each in alike)
 
 
@@ -61,7 +61,7 @@ def kind_of(instance: RunningInstance) -> Kind:
     return tuple(sorted(_labels(instance.claim).items())), instance.claim.spec.taints, instance.price
 
 
-def with_past(
+def add_discontinued(
     pools: Pools, catalogs: Catalogs, instances: Iterable[RunningInstance]
 ) -> tuple[dict[str, NodePool], dict[str, tuple[InstanceType, ...]]]:
     """NodePools and their instance types, with one more NodePool for each kind of these instances."""

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.core.cost_floor.discontinued_types import is_sold, with_past
+from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
@@ -179,8 +179,8 @@ def lower_bound(snapshot: Snapshot) -> float:
     managed = [node for node in snapshot.nodes if node.managed]
     pools, catalogs = snapshot.nodepools, snapshot.catalogs
     instances = [each for node in managed if (each := _existing_instance(node, snapshot)) is not None]
-    past = [each for each in instances if not is_sold(each, pools, catalogs)]
-    floor = Floor(*with_past(pools, catalogs, past))
+    past = [each for each in instances if not is_still_offered(each, pools, catalogs)]
+    floor = Floor(*add_discontinued(pools, catalogs, past))
     return floor.of(pod for node in managed for pod in node.pods)
 
 

@@ -312,7 +312,7 @@ def _candidate(facts: NodeFacts, snapshot: Snapshot) -> Candidate:
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
     """The hourly price of the node's offering, available now or not; 0 if unknown."""
-    bought = instance_type.bought_with(node.labels) if instance_type is not None else None
+    bought = instance_type.offering_for_labels(node.labels) if instance_type is not None else None
     return bought.price if bought is not None else 0.0
 
 

@@ -19,7 +19,7 @@ LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
 OVERTAKEN = "its nodes were deleted before the command deleted them"
-BEING_TAKEN_BACK = "the command is being rolled back"
+BEING_ROLLED_BACK = "the command is being rolled back"
 INTERRUPTED = "the controller stopped before the command deleted its nodes"
 
 _COMMAND_ANNOTATIONS = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
@@ -42,7 +42,7 @@ class ProgressVerdict:
     why: str = ""
 
 
-def names_a_command(claim: NodeClaim) -> bool:
+def is_part_of_command(claim: NodeClaim) -> bool:
     """Whether a NodeClaim is a candidate or a replacement of a command."""
     return not _COMMAND_ANNOTATIONS.isdisjoint(claim.metadata.annotations)
 
@@ -52,7 +52,7 @@ def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
     marked: dict[str, list[NodeClaim]] = {}
     replacing: dict[str, list[NodeClaim]] = {}
     records: dict[str, CommandRecord] = {}
-    for claim in sorted(filter(names_a_command, claims), key=lambda claim: claim.name):
+    for claim in sorted(filter(is_part_of_command, claims), key=lambda claim: claim.name):
         record = read_record(claim)
         if record is not None:
             known = records.get(record.id)

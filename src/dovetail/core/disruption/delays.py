@@ -69,7 +69,7 @@ def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> De
 
 def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     """`consolidateAfter`, and `disruptAfter` of Consolidation."""
-    return elapsed(claim.quiet_since, consolidation_span(pool), now)
+    return elapsed(claim.pods_unchanged_since, consolidation_span(pool), now)
 
 
 def consolidation_span(pool: NodePool) -> timedelta | None:
@@ -92,7 +92,9 @@ def consolidation_window(pool: NodePool) -> timedelta:
 
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     """`consolidateAfter`, and `disruptAfter` of Emptiness, or else of Consolidation."""
-    return elapsed(claim.quiet_since, longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY)), now)
+    return elapsed(
+        claim.pods_unchanged_since, longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY)), now
+    )
 
 
 def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
@@ -100,7 +102,7 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     period = pool.spec.disruption.consolidation_grace_period
     if period is None or period.span is None:
         return OVER
-    return elapsed(claim.quiet_since, period.span, now)
+    return elapsed(claim.pods_unchanged_since, period.span, now)
 
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:

@@ -23,7 +23,7 @@ def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replace
     if not permits.budgets:
         return None
     removal_simulation = context.removal_simulation(consolidating=True)
-    bounds = Bounds(below=price_ceiling(candidates), most_drafts=replacements)
+    bounds = Bounds(below=price_ceiling(candidates), max_drafts=replacements)
     pod = removal_simulation.stalled([removal_simulation.row(each.name) for each in candidates], permits, bounds)
     if pod is None:
         return None

@@ -34,7 +34,7 @@ from dovetail.model.nodeclaim import DRIFTED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool, read_requirements
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref
-from dovetail.model.requirements import NORMALISED_LABELS, Requirements
+from dovetail.model.requirements import NORMALIZED_LABELS, Requirements
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 NODEPOOL_DRIFTED = "NodePoolDrifted"
@@ -76,7 +76,7 @@ def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
 def _violates(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels does not meet the requirements of its NodePool."""
     required = read_requirements(requirements)
-    aliases = [each for each, key in NORMALISED_LABELS.items() if key in required]
+    aliases = [each for each, key in NORMALIZED_LABELS.items() if key in required]
     relevant = {name: labels[name] for name in (*required, *aliases) if name in labels}
     return Requirements.from_labels(relevant).compatible(required) is not None
 

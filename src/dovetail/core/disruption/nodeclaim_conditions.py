@@ -106,12 +106,12 @@ def disturbed(claim: NodeClaim, pool: NodePool, event_at: datetime, now: datetim
     return claim.has(CONSOLIDATABLE) and not quiet
 
 
-def has_marks_to_come(claim: NodeClaim) -> bool:
+def conditions_apply(claim: NodeClaim) -> bool:
     """Whether the conditions apply: a claim that is not launched yet has neither."""
     return bool(_relevant(claim.status.conditions))
 
 
-def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
+def equal_condition_inputs(before: NodeClaim, after: NodeClaim) -> bool:
     """Whether neither the two conditions nor their inputs changed between two versions of a claim."""
     old, new = before.metadata, after.metadata
     if old.labels != new.labels or old.creation_timestamp != new.creation_timestamp:

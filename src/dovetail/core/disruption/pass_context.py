@@ -32,7 +32,7 @@ from dovetail.core.disruption.simulation_cache import SimulationCache, Simulatio
 from dovetail.core.failure import attempt
 from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods
 from dovetail.core.provisioning.launch_backoff import Backoffs, in_force
-from dovetail.core.scheduling.existing_nodes import still_standing
+from dovetail.core.scheduling.existing_nodes import is_deleting_and_present
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.core.wording import message
 from dovetail.model.budget import unreadable_budget
@@ -171,7 +171,7 @@ class PassContext:
     def pending_evictions_by_pdb(self) -> Mapping[int, int]:
         """By PDB position: how many of its pods are still to be evicted from nodes that drain or soon will."""
         cache = self.candidate_cache
-        draining = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
+        draining = (node for node in self.snapshot.nodes if is_deleting_and_present(node) or node.record is not None)
         return Counter(pdb for node in draining for _, pdbs in cache.facts(node).pods_with_pdbs for pdb in pdbs)
 
     @lazy
@@ -252,7 +252,7 @@ class PassContext:
             window, graced = consolidation_window(pool), has_grace(pool)
             window_start = subtract(self.snapshot.at, window)
             for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
-                since = node.quiet_since
+                since = node.pods_unchanged_since
                 if graced if since is None else since > window_start:  # without a start the grace period cannot end
                     active.append(node.name)
         return frozenset(active)

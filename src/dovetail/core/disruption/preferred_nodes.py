@@ -36,7 +36,7 @@ class PreferenceBlocker:
         return Refusal(RefusalCode.PREFERENCE, node_ref(self.node), pod=self.pod.key, detail=kinds)
 
 
-def find_preferring(refusals: Iterable[Refusal], context: PassContext) -> list[PreferenceBlocker]:
+def find_preference_blockers(refusals: Iterable[Refusal], context: PassContext) -> list[PreferenceBlocker]:
     """The refused nodes that stay because of preferences alone."""
     if not context.options.respect_preferences:
         return []

@@ -18,7 +18,7 @@ import msgspec
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.provisioning.launch_backoff import backoff_refusal, on_record, with_kinds
+from dovetail.core.provisioning.launch_backoff import backoff_refusal, pods_with_kinds, recorded_backoffs
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
@@ -49,13 +49,15 @@ def replacement_refusal(
     if left_over is not None:
         return _unready(RefusalCode.REPLACEMENT_NOT_INITIALIZED, about, left_over)
     removal_simulation = context.removal_simulation(consolidating=consolidating)
-    starting = removal_simulation.starting_place([removal_simulation.row(each.name) for each in candidates], bounds)
+    starting = removal_simulation.uninitialized_destination(
+        [removal_simulation.row(each.name) for each in candidates], bounds
+    )
     return _unready(RefusalCode.DESTINATION_NOT_INITIALIZED, about, starting) if starting is not None else None
 
 
 def replacement_claims(command: Command, id_: str, snapshot: Snapshot) -> list[NodeClaim]:
     """The NodeClaims to create for the command with this id."""
-    marks, backoffs = {**command.annotations, REPLACES_ANNOTATION: id_}, on_record(snapshot)
+    marks, backoffs = {**command.annotations, REPLACES_ANNOTATION: id_}, recorded_backoffs(snapshot)
     return [_marked(claim_for(draft, backoffs), marks) for draft in command.replacements]
 
 
@@ -66,7 +68,7 @@ def _marked(claim: NodeClaim, marks: Mapping[str, str]) -> NodeClaim:
 
 def _backing_off(drafts: Sequence[Draft], about: ObjectRef, context: PassContext) -> Refusal | None:
     for draft in drafts if context.launch_backoffs else ():
-        for _, kind in with_kinds(draft):
+        for _, kind in pods_with_kinds(draft):
             backoff = context.launch_backoffs.get((draft.pool_name, kind))
             if backoff is not None:
                 return backoff_refusal(about, draft.pool_name, backoff)

@@ -71,7 +71,7 @@ def _affects_only_its_pods(command: Command, context: PassContext) -> bool:
     if command.reason == Reason.EMPTY:
         return True
     removal_simulation = context.removal_simulation(consolidating=True)
-    return all(removal_simulation.unruled(removal_simulation.row(each.name)) for each in command.candidates)
+    return all(removal_simulation.has_only_plain_pods(removal_simulation.row(each.name)) for each in command.candidates)
 
 
 def _recheck(command: Command, context: PassContext) -> Command | Refusal:
@@ -106,7 +106,7 @@ def _simulate_again(command: Command, candidates: list[Candidate], context: Pass
     """The command for these candidates, if its planned replacements are still among what the simulation allows."""
     removal_simulation = context.removal_simulation(consolidating=True)
     ceiling = price_ceiling(candidates)
-    bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
+    bounds = Bounds(below=ceiling, max_drafts=int(ceiling > 0))
     outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in candidates], bounds)
     if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
         return _invalid(command, RefusalCode.SIMULATION_CHANGED, "the simulation produced new results")

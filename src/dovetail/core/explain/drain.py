@@ -171,7 +171,7 @@ def _step(node: ClusterNode) -> str:
     return "waiting for pods that were bound just before the taint" if drained is not None else ""
 
 
-def find_homes(node: ClusterNode, snapshot: Snapshot, options: DecisionOptions) -> Placement:
+def place_drained_pods(node: ClusterNode, snapshot: Snapshot, options: DecisionOptions) -> Placement:
     """Where the pods of a node would be scheduled once it is gone: other nodes, new nodes, or nowhere."""
     others = tuple(each for each in snapshot.nodes if each.name != node.name)
     evicted = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))

@@ -22,7 +22,7 @@ from dovetail.core.disruption.methods.multi_node import MultiNode
 from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, plan_pass
-from dovetail.core.disruption.preferred_nodes import find_preferring
+from dovetail.core.disruption.preferred_nodes import find_preference_blockers
 from dovetail.core.explain.drain import DrainView, explain_drain
 from dovetail.core.lifecycle.repair import (
     Breaker,
@@ -88,7 +88,7 @@ _OWN_STATE = frozenset(
     }
 )
 """Obstacles of the node itself, with which a simulation of its removal would be pointless."""
-UNCONCERNED = frozenset(
+NOT_APPLICABLE = frozenset(
     {
         RefusalCode.NEVER,
         RefusalCode.NOT_DRIFTED,
@@ -157,7 +157,7 @@ def _method_view(node: ClusterNode, method: Method, context: PassContext, plan: 
         refusals = plan.refusals_by_method[method.name]
         obstacles = [each for each in refusals if each.object == node_ref(node.name)]
     if method.name == SingleNode.name:
-        obstacles += [each.refusal for each in find_preferring(obstacles, context)]
+        obstacles += [each.refusal for each in find_preference_blockers(obstacles, context)]
     view = MethodView(method.name, method.reason, tuple(obstacles))
     pool = context.snapshot.nodepools.get(node.nodepool_name)
     if view.lifts_at is None or pool is None or not budgets_apply(pool, method.reason):
@@ -268,5 +268,5 @@ def deciding_refusal(why: Mapping[str, Refusal], node: str) -> Refusal:
     if not ordered:
         return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(node))
     delays = [each for name, each in ordered if each.code is RefusalCode.WAITING and name != Expiration.name]
-    applying = [each for _, each in ordered if each.code not in UNCONCERNED and each.code is not RefusalCode.WAITING]
+    applying = [each for _, each in ordered if each.code not in NOT_APPLICABLE and each.code is not RefusalCode.WAITING]
     return (applying or delays or [ordered[-1][1]])[0]

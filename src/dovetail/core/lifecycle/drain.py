@@ -151,7 +151,7 @@ def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None
     return min((each for each in changes if each > now), default=None)
 
 
-def waiting_words(drain: DrainPlan, now: datetime) -> str:
+def drain_message(drain: DrainPlan, now: datetime) -> str:
     """The event of a drain that is not done: the number of pods left, and the pod that is protected longest."""
     number = len(drain.waiting)
     words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"
@@ -187,7 +187,7 @@ def is_shut(node: Node) -> bool:
     return any(taint.matches(ours) for taint in node.spec.taints for ours in DISRUPTION_TAINTS)
 
 
-def reopening_patch(node: Node) -> dict[str, Any]:
+def undo_drain_patch(node: Node) -> dict[str, Any]:
     """Reverts `drain_patch`."""
     kept = [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]
     patch: dict[str, Any] = {"spec": {"taints": [wire(taint) for taint in kept]}}
@@ -218,7 +218,7 @@ def find_attached(
     )
 
 
-def awaiting_words(attached: tuple[str, ...]) -> str:
+def attached_volumes_message(attached: tuple[str, ...]) -> str:
     """The text of the event and the condition while volumes are attached."""
     return f"Awaiting deletion of bound volumeattachments ({named(attached)})"
 

@@ -86,7 +86,7 @@ def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
     )
 
 
-def nothing_is_left(holdings: Holdings, now: datetime) -> bool:
+def has_no_leftovers(holdings: Holdings, now: datetime) -> bool:
     """Whether there are no leftovers, now or after a delay, as long as no object or instance changes."""
     later = now + 2 * YOUNG
     return not (

@@ -20,7 +20,7 @@ import msgspec
 from dovetail.core.pdbs import matching
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.existing_nodes import still_standing
+from dovetail.core.scheduling.existing_nodes import is_deleting_and_present
 from dovetail.core.scheduling.solver import Placement, solve
 from dovetail.model.conditions import find
 from dovetail.model.kube_object import Key
@@ -71,7 +71,7 @@ def _find_deadlocked(placement: Placement, snapshot: Snapshot, waiting: Sequence
 
 def _is_draining(node: ClusterNode) -> bool:
     """Whether a node is being deleted, still exists and has pods that are not evicted yet."""
-    return still_standing(node) and any(pod.reschedulable and pod.active for pod in node.pods)
+    return is_deleting_and_present(node) and any(pod.reschedulable and pod.active for pod in node.pods)
 
 
 def _waiting_since(pod: Pod, now: datetime) -> datetime:
@@ -95,7 +95,7 @@ def _as_if_placed(placement: Placement, snapshot: Snapshot, pods: Sequence[Pod])
     nodes = [
         replace(node, pods=(*node.pods, *coming[node.name])) if node.name in coming else node
         for node in snapshot.nodes
-        if _is_draining(node) or not still_standing(node)
+        if _is_draining(node) or not is_deleting_and_present(node)
     ]
     planned = [_as_claim(draft, number, by_key) for number, draft in enumerate(placement.drafts)]
     return replace(snapshot, nodes=(*nodes, *planned)), frozenset(node.name for node in planned)

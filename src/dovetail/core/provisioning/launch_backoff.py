@@ -121,7 +121,7 @@ def pod_kind(pod: Pod) -> str:
     return hashlib.sha256(msgspec.json.encode(content, enc_hook=str)).hexdigest()[:12]
 
 
-def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
+def pods_with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
     """The pods of a draft, each with its kind; pods of one shape are of one kind, unless they have volumes."""
     kinds: dict[int, str] = {}
     found = []
@@ -136,7 +136,7 @@ def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
 def launch_annotations(draft: Draft, backoffs: Backoffs) -> dict[str, str]:
     """The annotations of a new claim: kinds of its pods with the known failures of each, and its NodePool's state."""
     pool = draft.template.pool
-    known = {kind: backoffs.get((pool.name, kind)) for _, kind in with_kinds(draft)}
+    known = {kind: backoffs.get((pool.name, kind)) for _, kind in pods_with_kinds(draft)}
     entries = (f"{kind}:{before.failures if before is not None else 0}" for kind, before in sorted(known.items()))
     return {LAUNCHED_FOR: ",".join(entries), LAUNCHED_UNDER: current_state(pool)}
 
@@ -152,7 +152,7 @@ def launched_by_current_version(claim: NodeClaim, pool: NodePool) -> bool:
     return claim.metadata.annotations.get(LAUNCHED_UNDER) == current_state(pool)
 
 
-def on_record(snapshot: Snapshot) -> Backoffs:
+def recorded_backoffs(snapshot: Snapshot) -> Backoffs:
     """The recorded failures of all NodePools that still count."""
     return {
         (pool.name, kind): backoff
@@ -173,7 +173,7 @@ def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, LaunchBackoff]
 
 def in_force(snapshot: Snapshot) -> Backoffs:
     """The kinds of pods for which a NodePool launches nothing now."""
-    return {slot: backoff for slot, backoff in on_record(snapshot).items() if backoff.until > snapshot.at}
+    return {slot: backoff for slot, backoff in recorded_backoffs(snapshot).items() if backoff.until > snapshot.at}
 
 
 def last_success_by_kind(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, datetime]:
@@ -272,7 +272,7 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
         pool = draft.pool_name
         if pool not in tried_by_pool:
             tried_by_pool[pool] = _launched_by_kind(snapshot.nodepools[pool], snapshot)
-        for pod, kind in with_kinds(draft) if tried_by_pool[pool] else ():
+        for pod, kind in pods_with_kinds(draft) if tried_by_pool[pool] else ():
             if (pool, kind) in checked or not pod.provisionable:
                 continue
             checked.add((pool, kind))

@@ -21,8 +21,8 @@ from dovetail.core.provisioning.launch_backoff import (
     after_failure,
     backoff_refusal,
     find_failures,
-    on_record,
-    with_kinds,
+    pods_with_kinds,
+    recorded_backoffs,
 )
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
@@ -100,13 +100,14 @@ def _plan(
     refusals = {**placement.refusals, **backing_off.refusals}
     return ProvisioningPlan(
         launches=tuple(
-            PlannedLaunch(claim_for(draft, backing_off.on_record), tuple(draft.pods)) for draft in placement.drafts
+            PlannedLaunch(claim_for(draft, backing_off.recorded_backoffs), tuple(draft.pods))
+            for draft in placement.drafts
         ),
         node_by_pod=tuple(sorted(placement.node_by_pod.items())),
         refusals=tuple(refusals[key] for key in sorted(refusals)),
         pool_refusals=tuple(_without_types(snapshot, pools)),
         failures=tuple(backing_off.failures),
-        backoffs={slot: each for slot, each in backing_off.on_record.items() if each.until > snapshot.at},
+        backoffs={slot: each for slot, each in backing_off.recorded_backoffs.items() if each.until > snapshot.at},
     )
 
 
@@ -132,7 +133,7 @@ class _BackingOff:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._seen: set[tuple[str, str]] = set()
-        self.on_record = dict(on_record(snapshot))
+        self.recorded_backoffs = dict(recorded_backoffs(snapshot))
         self.failures: list[FailedLaunch] = []
         self.refusals: dict[Key, Refusal] = {}
 
@@ -141,9 +142,9 @@ class _BackingOff:
         for failure in find_failures(self._snapshot, drafts):
             self._count(failure)
         held: set[Key] = set()
-        for draft in drafts if self.on_record else ():
-            for pod, kind in with_kinds(draft):
-                backoff = self.on_record.get((draft.pool_name, kind))
+        for draft in drafts if self.recorded_backoffs else ():
+            for pod, kind in pods_with_kinds(draft):
+                backoff = self.recorded_backoffs.get((draft.pool_name, kind))
                 if backoff is not None and backoff.until > self._snapshot.at:
                     held.add(pod.key)
                     self.refusals[pod.key] = backoff_refusal(pod_ref(pod.key), draft.pool_name, backoff)
@@ -155,11 +156,11 @@ class _BackingOff:
             return
         self._seen.add(slot)
         pool = self._snapshot.nodepools[slot[0]]
-        record = {kind: each for (name, kind), each in self.on_record.items() if name == pool.name}
+        record = {kind: each for (name, kind), each in self.recorded_backoffs.items() if name == pool.name}
         after = after_failure(pool, failure, record, self._snapshot.at)
-        if after != self.on_record.get(slot):
+        if after != self.recorded_backoffs.get(slot):
             self.failures.append(failure)
-            self.on_record[slot] = after
+            self.recorded_backoffs[slot] = after
 
 
 def _without_types(snapshot: Snapshot, pools: Sequence[NodePool]) -> Iterator[Refusal]:

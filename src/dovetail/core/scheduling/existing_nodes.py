@@ -16,15 +16,15 @@ import numpy.typing as npt
 
 from dovetail.core.scheduling.node_affinity import NODE_NAME, Alternative
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.requirements import NORMALISED_LABELS, Requirement
+from dovetail.model.requirements import NORMALIZED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, Toleration, untolerated
 
 Mask = npt.NDArray[np.bool_]
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
-    key: (key, *(old for old, new in NORMALISED_LABELS.items() if new == key))
-    for key in sorted(set(NORMALISED_LABELS.values()))
+    key: (key, *(old for old, new in NORMALIZED_LABELS.items() if new == key))
+    for key in sorted(set(NORMALIZED_LABELS.values()))
 }
 """For each label that has deprecated keys, all its keys, the current one first."""
 
@@ -67,7 +67,7 @@ class ExistingNodes:
     def __init__(self, nodes: Sequence[ClusterNode], *, include_deleting: bool = False) -> None:
         staying = [node for node in nodes if not node.leaving]
         staying.sort(key=lambda node: (not node.initialized, node.name))
-        deleting = [node for node in nodes if still_standing(node)] if include_deleting else []
+        deleting = [node for node in nodes if is_deleting_and_present(node)] if include_deleting else []
         deleting.sort(key=lambda node: node.name)
         self.nodes = (*staying, *deleting)
         self.deleting_rows = range(len(staying), len(self.nodes))
@@ -126,7 +126,7 @@ class ExistingNodes:
         return self._tolerated[tolerations, soft]
 
 
-def still_standing(node: ClusterNode) -> bool:
+def is_deleting_and_present(node: ClusterNode) -> bool:
     """Whether a node is being deleted and still exists, so that the scheduler still counts it."""
     return node.node is not None and node.leaving
 

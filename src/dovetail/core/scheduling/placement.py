@@ -66,7 +66,7 @@ class DraftQueue:
 
 
 class PodPlacer:
-    """Places the pods of one run. `most_drafts` and `below` bound the number and the price of new nodes."""
+    """Places the pods of one run. `max_drafts` and `below` bound the number and the price of new nodes."""
 
     def __init__(
         self,
@@ -74,12 +74,12 @@ class PodPlacer:
         purchasable: Purchasable,
         *,
         below: float = UNLIMITED,
-        most_drafts: int | None = None,
+        max_drafts: int | None = None,
     ) -> None:
         self.solver_state = solver_state
         self.draft_fit = solver_state.draft_fit
         self._below = below
-        self._most_drafts = most_drafts
+        self._most_drafts = max_drafts
         self._purchasable = purchasable
         self._start: dict[int, int] = {}  # by id of a candidate array: the first position to try
         self._draft_queue = DraftQueue()

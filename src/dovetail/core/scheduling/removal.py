@@ -55,10 +55,10 @@ class SimulationResult:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """At most `most_drafts` nodes cheaper than `below` may be launched; pods in `staying` are not rescheduled."""
+    """At most `max_drafts` nodes cheaper than `below` may be launched; pods in `staying` are not rescheduled."""
 
     below: float = UNLIMITED
-    most_drafts: int | None = None
+    max_drafts: int | None = None
     staying: frozenset[Key] = frozenset()
 
 

@@ -87,7 +87,7 @@ class RemovalSimulation:
 
     def _place_waiting_pods(self) -> tuple[frozenset[str], frozenset[Key]]:
         """The nodes that take waiting pods, and the pods left over, for which provisioning launches nodes."""
-        placer = PodPlacer(self._solver_state, self._purchasable, most_drafts=0)
+        placer = PodPlacer(self._solver_state, self._purchasable, max_drafts=0)
         node_by_pod: dict[Key, str] = {}
         left = run(placer, sorted(self._problem.pods_to_reschedule, key=scheduling_order), node_by_pod)
         return frozenset(node_by_pod.values()), frozenset([pod.key for pod, _ in left])
@@ -118,7 +118,7 @@ class RemovalSimulation:
             known = self._sets[rows_and_bounds] = self._simulate_set(rows_and_bounds[0], bounds)
         return known
 
-    def starting_place(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
+    def uninitialized_destination(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
         """A node that is not initialized and would take a pod of these rows, or None.
 
         Other simulations exclude these nodes. This one includes them, so its result is not cached.
@@ -135,7 +135,7 @@ class RemovalSimulation:
             del removed[row]
         try:
             placer = PodPlacer(
-                self._solver_state, Purchasable(self._problem), below=bounds.below, most_drafts=bounds.most_drafts
+                self._solver_state, Purchasable(self._problem), below=bounds.below, max_drafts=bounds.max_drafts
             )
             trail = self._simulate(rows, placer, self._removed_pods(self._queue(rows, bounds)))
         finally:
@@ -144,10 +144,10 @@ class RemovalSimulation:
 
     def _simulate_set(self, rows: tuple[int, ...], bounds: Bounds) -> JointRemoval:
         purchasable = self._purchasable_without(rows)
-        if bounds.most_drafts is None:
+        if bounds.max_drafts is None:
             placer = PodPlacer(self._solver_state, purchasable.copy(), below=bounds.below)
         else:
-            placer = SingleNodeFit(self._solver_state, purchasable, below=bounds.below, most_drafts=bounds.most_drafts)
+            placer = SingleNodeFit(self._solver_state, purchasable, below=bounds.below, max_drafts=bounds.max_drafts)
         removed_pods = self._removed_pods(self._queue(rows, bounds))
         trail = self._simulate(rows, placer, removed_pods)
         if trail.blocker is None:
@@ -167,7 +167,7 @@ class RemovalSimulation:
         if not purchasable.restricted:
             return ""
         placer = PodPlacer(
-            self._solver_state, purchasable.unlimited(), below=bounds.below, most_drafts=bounds.most_drafts
+            self._solver_state, purchasable.unlimited(), below=bounds.below, max_drafts=bounds.max_drafts
         )
         trail = self._simulate(rows, placer, removed_pods)
         return purchasable.describe_blocking_limits(trail.drafts) if trail.blocker is None else ""
@@ -187,10 +187,10 @@ class RemovalSimulation:
         pods_to_reschedule = {row: self._pods_by_row[row] for row in rows}
         spreads = self._removed_pods([entry for queue in pods_to_reschedule.values() for entry in queue]).spreads
         purchasable = self._purchasable_without(rows)
-        placer = PodPlacer(self._solver_state, purchasable, below=bounds.below, most_drafts=bounds.most_drafts)
+        placer = PodPlacer(self._solver_state, purchasable, below=bounds.below, max_drafts=bounds.max_drafts)
         return DrainSimulation(placer, pods_to_reschedule, spreads, permits)
 
-    def unruled(self, row: int) -> bool:
+    def has_only_plain_pods(self, row: int) -> bool:
         """Whether only taints, labels and size decide where the pods of a row may run."""
         return all(self._plain[shape] is not None for _, shape in self._pods_by_row[row])
 
@@ -211,7 +211,7 @@ class RemovalSimulation:
         if removal.blocker is None or price is None or not self._purchasable_without((row,)).restricted:
             return removal
         removed_pods = self._removed_pods(sorted(self._pods_by_row[row], key=scheduling_order))
-        limits = self._blocking_limits((row,), removed_pods, Bounds(below=price, most_drafts=1))
+        limits = self._blocking_limits((row,), removed_pods, Bounds(below=price, max_drafts=1))
         return msgspec.structs.replace(removal, limits=limits) if limits else removal
 
     def _simulate_one(self, row: int) -> Removal:
@@ -229,9 +229,9 @@ class RemovalSimulation:
         return Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
 
     def _single_node_fit(self, purchase: PurchaseTerms) -> SingleNodeFit:
-        most_drafts = 0 if purchase.below is None else 1
+        max_drafts = 0 if purchase.below is None else 1
         return SingleNodeFit(
-            self._solver_state, purchase.purchasable, below=purchase.below or 0.0, most_drafts=most_drafts
+            self._solver_state, purchase.purchasable, below=purchase.below or 0.0, max_drafts=max_drafts
         )
 
     def _removed_pods(self, queue: Queue) -> PodsToReschedule:

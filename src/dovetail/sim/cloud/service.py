@@ -169,8 +169,8 @@ class SimulatedCloud:
         self._frozen: tuple[float, tuple[InstanceRecord, ...]] = (0.0, ())
         self.shortages: list[CapacityShortage] = []
         self.hidden: set[str] = set()  # provider ids of running instances that the API does not return
-        self.joining_never = 0  # how many of the next launches never register a Node
-        self.joining_late: deque[float] = deque()  # registration delays, in seconds, of the next launches
+        self.launches_without_node = 0  # how many of the next launches never register a Node
+        self.registration_delays: deque[float] = deque()  # registration delays, in seconds, of the next launches
 
     @property
     def instances(self) -> Mapping[str, InstanceRecord]:
@@ -201,9 +201,9 @@ class SimulatedCloud:
             launched=self._delayed(request),
             launched_at=self._time(),
             launched_on=self._clock.now(),
-            joins=self.joining_never == 0,
+            joins=self.launches_without_node == 0,
         )
-        self.joining_never -= not record.joins
+        self.launches_without_node -= not record.joins
         self._by_token[request.token] = record.provider_id
         self._put(None, record)
         return record
@@ -283,13 +283,13 @@ class SimulatedCloud:
         """Remove all faults."""
         self._frozen = (0.0, ())
         self.shortages.clear()
-        self.joining_never = 0
-        self.joining_late.clear()
+        self.launches_without_node = 0
+        self.registration_delays.clear()
 
     def _delayed(self, request: LaunchRequest) -> LaunchRequest:
-        if not self.joining_late:
+        if not self.registration_delays:
             return request
-        return replace(request, registration_delay=request.registration_delay + self.joining_late.popleft())
+        return replace(request, registration_delay=request.registration_delay + self.registration_delays.popleft())
 
     def _change(self, provider_id: str, **fields: Any) -> None:
         record = self._records[provider_id]

@@ -19,9 +19,9 @@ from dovetail.sim.scenario.parsing import (
     Part,
     Percent,
     Plain,
+    PositiveSpan,
     ScenarioInvalid,
     Span,
-    Stretch,
     aware,
     header_faults,
     read_part,
@@ -56,7 +56,7 @@ class Daily(Part, frozen=True):
     low: Count
     high: Count
     peak: str = "14:00"
-    every: Stretch = msgspec.field(default_factory=lambda: Stretch("15m"))
+    every: PositiveSpan = msgspec.field(default_factory=lambda: PositiveSpan("15m"))
     weekend: NonNegative = 1.0
     noise: NonNegative = 0.0
 
@@ -71,7 +71,7 @@ class Daily(Part, frozen=True):
 class Runs(Part, frozen=True):
     """A Job that is started repeatedly: its interval, the run time of its pods, and their number."""
 
-    every: Stretch
+    every: PositiveSpan
     lasts: Span
     pods: PositiveInt = 1
 
@@ -175,7 +175,7 @@ class ScenarioEvent(Part, frozen=True):
     )
 
     at: Span
-    every: Stretch | None = None
+    every: PositiveSpan | None = None
     title: str = ""
     interrupt: NodeSelection | None = None
     fail: NodeSelection | None = None
@@ -242,7 +242,7 @@ class Scenario(Part, frozen=True):
 
     name: str
     start: datetime = EPOCH
-    lasts: Stretch = msgspec.field(name="for", default_factory=lambda: Stretch("7d"))
+    lasts: PositiveSpan = msgspec.field(name="for", default_factory=lambda: PositiveSpan("7d"))
     seed: int = 0
     catalog: str = "realistic"
     settings: dict[str, str] = {}

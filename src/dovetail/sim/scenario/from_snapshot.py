@@ -27,7 +27,7 @@ from dovetail.model.labels import (
     ZONE,
 )
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.snapshot_builder import take_apart
+from dovetail.model.snapshot_builder import snapshot_objects
 from dovetail.sim.kubernetes.kinds import REPLICAS, Resource, resource_of
 from dovetail.sim.world import World
 
@@ -56,7 +56,7 @@ def adopt(world: World, snapshot: Snapshot) -> None:
     """Write all objects of the snapshot into the world."""
     world.apply({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": CLASS["kind"], "metadata": {"name": "default"}})
     prices = _prices(snapshot)
-    inventory = take_apart(snapshot)
+    inventory = snapshot_objects(snapshot)
     names = {node.provider_id: node.name for node in inventory.of(kinds.NODE) if node.provider_id}
     for kind in _ORDER:
         for value in inventory.of(kind):

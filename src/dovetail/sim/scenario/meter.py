@@ -88,8 +88,8 @@ class Meter:
     pools: defaultdict[str, PoolFigures] = field(default_factory=lambda: defaultdict(PoolFigures))
     cost_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     evictions_by_day: Counter[int] = field(default_factory=Counter)
-    born_by_day: Counter[int] = field(default_factory=Counter)
-    gone_by_day: Counter[int] = field(default_factory=Counter)
+    launched_by_day: Counter[int] = field(default_factory=Counter)
+    removed_by_day: Counter[int] = field(default_factory=Counter)
     pending_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     running: dict[str, BilledInstance] = field(default_factory=dict)  # by provider id
     timeline: list[TimelineEntry] = field(default_factory=list)
@@ -113,14 +113,14 @@ class Meter:
         world.store.listen((NODE, NODE_CLAIM, POD), self.on_change)
         world.interference = self
 
-    def begin_with(self, claims: Iterable[NodeClaim]) -> None:
+    def bill_existing(self, claims: Iterable[NodeClaim]) -> None:
         """Bill the instances of these existing claims from the start, without counting them as launched."""
         for claim in claims:
             if claim.provider_id:
                 self.running[claim.provider_id] = BilledInstance(claim.nodepool_name, _price(claim), 0.0, claim)
                 self.pools[claim.nodepool_name].most_nodes += 1
         self.most_nodes = len(self.running)
-        self.most_since()
+        self.peaks_since_last_call()
 
     async def before(self, _: ApiCall) -> None:
         """Count an API call."""
@@ -145,12 +145,12 @@ class Meter:
     @property
     def launched(self) -> int:
         """Number of launched instances."""
-        return sum(self.born_by_day.values())
+        return sum(self.launched_by_day.values())
 
     @property
     def removed(self) -> int:
         """Number of ended instances."""
-        return sum(self.gone_by_day.values())
+        return sum(self.removed_by_day.values())
 
     @property
     def cost(self) -> float:
@@ -183,7 +183,7 @@ class Meter:
         self._billed = []
         return ran
 
-    def most_since(self) -> PeakCounts:
+    def peaks_since_last_call(self) -> PeakCounts:
         """The peak counts since the last call."""
         peaks = self._peaks
         self._peaks = PeakCounts(len(self.running), len(self._active_pods), len(self.pending_since))
@@ -257,7 +257,7 @@ class Meter:
         self.most_nodes = max(self.most_nodes, len(self.running))
         self._peaks.nodes = max(self._peaks.nodes, len(self.running))
         pool.most_nodes = max(pool.most_nodes, self._running_in(claim.nodepool_name))
-        self.born_by_day[int(at // DAY)] += 1
+        self.launched_by_day[int(at // DAY)] += 1
 
     def _running_in(self, pool: str) -> int:
         return sum(each.pool == pool for each in self.running.values())
@@ -272,7 +272,7 @@ class Meter:
         self._billed.append(billed)
         self._bill(billed, at)
         self.pools[billed.pool].removed += 1
-        self.gone_by_day[int(at // DAY)] += 1
+        self.removed_by_day[int(at // DAY)] += 1
 
     def _is_billed(self, node: str) -> bool:
         """Whether the node has a NodeClaim whose instance has not ended."""

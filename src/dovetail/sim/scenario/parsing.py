@@ -68,7 +68,7 @@ class Span:
         self.seconds = parse_span(text).total_seconds()
 
 
-class Stretch(Span):
+class PositiveSpan(Span):
     """A duration of at least one second."""
 
     def __init__(self, text: str) -> None:

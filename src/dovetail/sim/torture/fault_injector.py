@@ -226,13 +226,13 @@ def cloud_fault_handlers(world: World) -> dict[str, Callable[[TrialPiece], None]
     return {
         "shortage": lambda piece: _start_shortage(world, piece.parameters),
         "instance never joins": lambda _: _block_join(cloud),
-        "instance joins late": lambda piece: cloud.joining_late.append(piece.parameters["seconds"]),
+        "instance joins late": lambda piece: cloud.registration_delays.append(piece.parameters["seconds"]),
         "instance list lags": lambda piece: cloud.freeze_list(piece.parameters["seconds"]),
     }
 
 
 def _block_join(cloud: SimulatedCloud) -> None:
-    cloud.joining_never += 1
+    cloud.launches_without_node += 1
 
 
 def _start_shortage(world: World, parameters: Parameters) -> None:

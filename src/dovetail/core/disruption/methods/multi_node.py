@@ -74,7 +74,7 @@ class MultiNode:
         """The command for exactly these candidates, or None if they cannot be removed together."""
         removal_simulation = context.removal_simulation(consolidating=True)
         ceiling = price_ceiling(candidates)
-        bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
+        bounds = Bounds(below=ceiling, max_drafts=int(ceiling > 0))
         outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in candidates], bounds)
         if outcome.blocker is not None:
             return None

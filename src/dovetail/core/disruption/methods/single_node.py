@@ -86,7 +86,7 @@ def _start_refusal(move: Move, context: PassContext) -> Refusal | None:
     stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
     if stall is not None or move.draft is None:
         return stall
-    bounds = Bounds(below=move.candidate.price, most_drafts=1)
+    bounds = Bounds(below=move.candidate.price, max_drafts=1)
     return replacement_refusal((move.candidate,), (move.draft,), bounds, context, consolidating=True)
 
 
