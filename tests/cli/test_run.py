@@ -76,12 +76,14 @@ def kubeconfig(tmp_path):
 def test_without_a_cluster_the_error_lists_the_places_and_the_fix():
     (line,) = told(run())
     assert "neither --kubeconfig nor KUBECONFIG is set" in line
-    assert line.endswith("name one with --kubeconfig FILE")
+    assert line.endswith("specify one with --kubeconfig FILE")
 
 
 def test_a_kubeconfig_that_is_not_there_is_named():
     (line,) = told(run("--kubeconfig", "/nonexistent/config"))
-    assert line == ("Error: kubeconfig /nonexistent/config: no such file; name another with --kubeconfig or KUBECONFIG")
+    assert line == (
+        "Error: kubeconfig /nonexistent/config: no such file; specify another with --kubeconfig or KUBECONFIG"
+    )
 
 
 def test_a_context_that_is_not_there_is_answered_with_those_that_are(kubeconfig):

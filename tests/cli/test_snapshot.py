@@ -50,7 +50,7 @@ def test_the_catalog_is_the_selected_one(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--demo", "-o", "snapshot.txt"], "end it in .json"),
+        (["--demo", "-o", "snapshot.txt"], "ends in .json"),
         (["--demo", "--at", "soon"], "soon"),
         (["--at", "1h"], "requires --demo"),
         (["--seed", "1"], "requires --demo"),

@@ -91,7 +91,7 @@ def test_a_template_is_a_fault_with_its_place():
     result = run("validate", "-", stdin="a: 1\n---\nname: {{ .Values.name }}\n")
     assert result.exit_code == 1
     assert "<stdin>:2 document: invalid" in result.output
-    assert "{{ .Values.name }} stands on line 3" in result.output
+    assert "{{ .Values.name }} on line 3" in result.output
 
 
 @pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])

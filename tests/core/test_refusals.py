@@ -10,7 +10,7 @@ from builders import HUGE, LARGE, NOON, SMALL, nodepool, pod, snapshot
 from core.disruption.test_recheck import marked, record
 from dovetail.cli.view.explain import node_document
 from dovetail.cli.view.plan import plan_document
-from dovetail.controllers.ledger_entries import weighed
+from dovetail.controllers.ledger_entries import considered_for_command
 from dovetail.core import wording
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drift import replacement_annotation
@@ -157,7 +157,7 @@ def _agree_on_numbers(plan, found):
         for method, said in plan.refusals_by_method.items()
         for code, number in Counter(each.code for each in said).items()
     }
-    kept = weighed(Command("drift", Reason.DRIFTED, ()), plan.refusals_by_method, PassContext(found))
+    kept = considered_for_command(Command("drift", Reason.DRIFTED, ()), plan.refusals_by_method, PassContext(found))
     assert {(each.method, each.code): each.nodes for each in kept.counts} == counted
     for method, refusals in plan.refusals_by_method.items():
         for each in refusals:

@@ -172,7 +172,7 @@ def run_kubeconfig(content: bytes) -> None:
 
 def run_exec_answer(content: bytes) -> None:
     with suppress(ApiError):
-        ExecCredentialSource(command="x")._read(content)
+        ExecCredentialSource(command="x")._parse(content)
 
 
 def run_queue(content: bytes) -> None:

@@ -181,7 +181,7 @@ BUDGETS = [
         "schedule",
         lambda v: budgeted(window(v)),
         ["0 0 * * tue-mon", "9-5 * * * *"],
-        "beyond its end",
+        "is after its",
         server_accepts=True,
     ),
     *_each(

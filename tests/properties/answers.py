@@ -224,18 +224,18 @@ def state_of(kept, snapshot):
         "attachments": {key.name: state.attachments_of(key.name) for key, _ in nodes},
         "claims by node": {key.name: state.claims_of(node) for key, node in nodes},
         "nodes by claim": {key.name: state.nodes_of(claim) for key, claim in claims},
-        "counts": {pool: _counted(kept.nodepools._tally(pool)) for pool in pools},
+        "counts": {pool: _counted(kept.nodepools._usage(pool)) for pool in pools},
         "indexed commands": (
             dict(sorted(kept.disruption_queue._disrupted_claims.items())),
             sorted(kept.disruption_queue._tainted_nodes),
         ),
-        "instances": {name: sorted(keys) for name, keys in sorted(kept.interruptions._claims.items())},
+        "instances": {name: sorted(keys) for name, keys in sorted(kept.interruptions._claims_by_instance.items())},
         "tiles": kept.tiles.of(snapshot, {}),
     }
 
 
-def _counted(topology_counts):
-    return {name: amount.nano for name, amount in sorted(topology_counts.resources.items())}, topology_counts.nodes
+def _counted(usage):
+    return {name: amount.nano for name, amount in sorted(usage.resources.items())}, usage.nodes
 
 
 def counted_anew(snapshot):

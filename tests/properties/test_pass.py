@@ -111,7 +111,7 @@ async def start_commands(snapshot, settings):
     informers = [asyncio.create_task(each.run()) for each in (*state.informers, state.switch)]
     await state.synced()
     await state.switch.synced.wait()
-    seen = await disruption._snapshot()
+    seen = await context.snapshot()
     before = {record.id for record in map(read_record, world.values(NODE_CLAIM)) if record is not None}
     await disruption.run_pass()
     for each in informers:

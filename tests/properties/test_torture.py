@@ -28,7 +28,7 @@ def test_a_violation_is_printed_with_a_shrunk_trial_that_replays_it(monkeypatch)
 
     monkeypatch.setattr(garbage_collection, "has_no_leftovers", lambda *_: False)
     monkeypatch.setattr(garbage_collection, "lost_claims", lambda held: held.claims)
-    monkeypatch.setattr(garbage_collection.GarbageCollection, "_is_gone", gone)
+    monkeypatch.setattr(garbage_collection.GarbageCollection, "_instance_is_gone", gone)
     violated = command.run_with_controllers(draw_trial(4).only(["w0"]))
     arguments = command._describe_shrunk(violated).partition("replay: dovetail ")[2].split()
     replayed = CliRunner().invoke(app, arguments)

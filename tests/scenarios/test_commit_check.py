@@ -13,7 +13,7 @@ from watches import SilentWatches, Terminations
 
 PROTECT = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
 DRIFTED = {"spec": {"template": {"metadata": {"labels": {"team": "a"}}}}}
-REVERTED = {"spec": {"template": {"metadata": {"labels": {"team": None}}}}}
+REVERTED = {"spec": {"template": {"metadata": {"labels": None}}}}
 CLOSED = {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
 QUIET = pool(consolidateAfter="Never")
 

@@ -37,7 +37,7 @@ def replacements(life):
 
 
 def taken_back(life):
-    return [event for event in life.events("DisruptionBlocked") if "was taken back" in event.message]
+    return [event for event in life.events("DisruptionBlocked") if "was rolled back" in event.message]
 
 
 def patch(life, kind, name, body):

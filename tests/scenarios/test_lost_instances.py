@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.controllers.termination_steps import LOOK_AGAIN
+from dovetail.controllers.termination_steps import RECHECK
 from dovetail.model.kube_object import Key
 from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Diary, nothing_left, seconds
@@ -101,7 +101,7 @@ def test_a_silent_node_whose_instance_is_lost_later_goes_when_it_is():
         lost_at = life.world.clock.now()
         life.world.instance_failures.lose(node.name)
         await life.until(lambda: nothing_left(life, [node], [claim]), within=30)
-        assert 0 < seconds(diary.gone_at(claim.metadata.uid) - lost_at) < LOOK_AGAIN.total_seconds() + A_MOMENT
+        assert 0 < seconds(diary.gone_at(claim.metadata.uid) - lost_at) < RECHECK.total_seconds() + A_MOMENT
 
     live(story, node_class(), *DRAINS_THAT_LAST["held by a budget that never opens"])
 

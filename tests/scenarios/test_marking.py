@@ -32,7 +32,8 @@ async def settled(life, pods=3):
 
 
 async def change_template(life, team):
-    body = {"spec": {"template": {"metadata": {"labels": {"team": team}}}}}
+    labels = {"team": team} if team is not None else None
+    body = {"spec": {"template": {"metadata": {"labels": labels}}}}
     await life.world.patch(NODE_POOL, Key("", "default"), Patch(body))
 
 

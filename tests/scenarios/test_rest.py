@@ -24,7 +24,7 @@ def test_a_pass_that_met_a_nomination_is_followed_by_another_though_somebody_els
         await asyncio.sleep(10)
         state.snapshot(clock.now(), {})  # as the provisioner does while some pod waits for ever
         rested_at = clock.now()
-        await disruption._rest(began, seen)
+        await disruption._wait_for_change(began, seen)
         assert clock.now() - rested_at < timedelta(seconds=1)
 
     live(story, node_class(), pool(), deployment())
@@ -48,7 +48,7 @@ def test_a_pass_waits_for_the_end_of_a_burst_but_not_for_ever(lasts, waits):
         began, seen = clock.now(), state.revision
         assert await disruption.run_pass() is False
         changing = asyncio.create_task(burst())
-        await disruption._rest(began, seen)
+        await disruption._wait_for_change(began, seen)
         assert waits <= (clock.now() - began).total_seconds() <= waits + 1.5
         await changing
 

@@ -185,7 +185,7 @@ def test_a_new_role_gets_a_new_profile_and_the_unused_one_is_deleted(live):
         await account.aws.call("iam", "create_role", RoleName="other", AssumeRolePolicyDocument="{}")
         await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "other"}}))
         account.clock.pass_(days=365)
-        exists = account.parts.resolvers.profiles._found
+        exists = account.parts.resolvers.profiles._lookup
         for claims, kept in (
             ([claim()], True),
             ([claim(**{INSTANCE_PROFILE_NAME: first})], True),

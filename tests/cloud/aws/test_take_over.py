@@ -9,7 +9,7 @@ from dovetail.model.labels import NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.ports.cluster import Patch
 from stories import deployment
 
-THEIRS = {NODEPOOL_HASH: "1111", NODEPOOL_HASH_VERSION: "v3", CLASS_HASH: "2222", CLASS_HASH_VERSION: "v6"}
+THEIRS = {NODEPOOL_HASH: "1111", NODEPOOL_HASH_VERSION: "v2", CLASS_HASH: "2222", CLASS_HASH_VERSION: "v6"}
 AT_ONCE = {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}
 
 

@@ -85,8 +85,8 @@ def test_a_shortage_marks_offerings_and_removes_none():
     ("wanted", "cpu", "says"),
     [
         ((requirement(ARCH, "arm64"),), "1", "no instance type meets the requirements"),
-        ((), "4", "has room"),
-        ((requirement(ZONE, "a"), requirement(CAPACITY_TYPE, "on-demand")), "1", "has an offering available"),
+        ((), "4", "has enough allocatable resources"),
+        ((requirement(ZONE, "a"), requirement(CAPACITY_TYPE, "on-demand")), "1", "has an available offering"),
     ],
 )
 def test_a_failed_selection_has_a_reason(wanted, cpu, says):

@@ -17,7 +17,13 @@ from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 
 PREVENTED = frozenset({RefusalCode.CANT_REPLACE, RefusalCode.UNSCHEDULABLE})
 """Codes of single-node consolidation that a preference can cause."""
-_KINDS = {"far": "anti-affinity", "spread": "topology spread", "near": "affinity", "nodes": "node affinity"}
+_KINDS = {
+    "pod_anti_affinity": "anti-affinity",
+    "spread": "topology spread",
+    "pod_affinity": "affinity",
+    "node_affinity": "node affinity",
+}
+"""The word for each field of `Preferences`, in the order in which they are named."""
 _SPREADING = frozenset({"anti-affinity", "topology spread"})
 
 

@@ -166,8 +166,9 @@ class Actors:
         self._change(DEPLOYMENTS, parameters, {"spec": {"template": {"metadata": stamp}}})
 
     def _change_template(self, parameters: Parameters) -> None:
-        metadata = {"labels": {"turn": parameters["label"]}}
-        self._change(NODE_POOL, parameters, {"spec": {"template": {"metadata": metadata}}})
+        # A template without labels has no map at all: Karpenter's hash tells it from an empty one.
+        labels = {"turn": parameters["label"]} if parameters["label"] is not None else None
+        self._change(NODE_POOL, parameters, {"spec": {"template": {"metadata": {"labels": labels}}}})
 
     def _revert_template(self, parameters: Parameters) -> None:
         """Revert the last change of the template."""
