@@ -20,7 +20,7 @@ STYLE = """
 @media(prefers-color-scheme:dark){:root{background:#18181b;color:#f4f4f5}
 :root{--line:#3f3f46;--dim:#a1a1aa;--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--e:#f87171;--f:#22d3ee}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+.scroll{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left;white-space:nowrap}
 figure{margin:1rem 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
@@ -222,5 +222,7 @@ def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) ->
     head = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell(each)}</td>" for each in row) + "</tr>" for row in rows)
     return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{html.escape(caption)}">'
         f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        "</div>"
     )
