@@ -240,4 +240,4 @@ def test_a_template_that_changed_while_nobody_ran_is_rolled_out(story):
     story.close()
     story.change_template({"metadata": {"labels": {"team": "a"}}})
     story.hand_to(karpenter(story.cluster, "karpenter-last"), "")
-    eventually(lambda: not old & set(story.claims()), "the drifted node is replaced", within=7)
+    eventually(lambda: not old & set(story.claims()), "the drifted node is replaced", within=60)

@@ -75,7 +75,7 @@ def test_dovetail_drain_looks_without_touching_asks_and_follows(prepared, namesp
 
         unasked = dovetail(cluster, "drain", target)
         assert unasked.returncode == 2
-        assert "say --yes" in unasked.stderr
+        assert "add --yes" in unasked.stderr
 
         done = dovetail(cluster, "drain", target, "--yes", "--timeout", "2m", "-o", "json")
         assert done.returncode == 0, done.stderr
