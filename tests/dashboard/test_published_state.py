@@ -23,7 +23,7 @@ class Source:
 
 
 async def living(published_state, source, scenario, **ways):
-    """Publish while the scenario goes on; answers how often it was looked at."""
+    """Publish while the scenario goes on; returns how often it was requested."""
     looked = []
 
     async def take():

@@ -98,7 +98,7 @@ IMAGES = [
     Case("ec2: no family", images({"id": "ami-1"}, amiFamily=None), "amiFamily must be set"),
     Case("ec2: unknown family", images({"id": "ami-1"}, amiFamily="Ubuntu"), CHOICE),
     Case("ec2: family that was taken back", ec2_class("v1beta1", amiFamily="Ubuntu"), CHOICE),
-    Case("ec2: image nobody filled in", images({"id": "$AMI_NEW"}), "still contains the placeholder $AMI_NEW"),
+    Case("ec2: image with a placeholder", images({"id": "$AMI_NEW"}), "still contains the placeholder $AMI_NEW"),
     Case("ec2: custom of nothing", ec2_class("v1beta1", amiFamily="Custom"), "Custom needs amiSelectorTerms"),
 ]
 REST = [
