@@ -56,7 +56,7 @@ async def idle_hour(account: Any, claims: list[Any]) -> Counter[str]:
                 await account.provider.list()
         if minute % MARKED == 0:
             await asyncio.gather(*(account.provider.drift(claim) for claim in claims))
-        await account.parts.templates.removal_simulation()
+        await account.parts.templates.delete_unused()
     return Counter(account.proxy.calls)
 
 

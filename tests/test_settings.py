@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.settings import KARPENTER_SETTINGS, PREFIX, DecisionOptions, Settings, read_settings, setting_fields
+from dovetail.settings import KARPENTER_NAMES, PREFIX, DecisionOptions, Settings, read_settings, setting_fields
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,11 @@ from dovetail.settings import KARPENTER_SETTINGS, PREFIX, DecisionOptions, Setti
             "11s is longer than the 10s of --batch-max-duration; make it shorter",
         ),
         ("disruption", "maybe", "--disruption (DOVETAIL_DISRUPTION): must be one of off, on, got 'maybe'"),
-        ("feature_gates", "Drfit=true", "the names are Drift"),
+        ("feature_gates", "Drift", "'Drift' must be Name=true or Name=false"),
+        ("feature_gates", "Drift=yes", "'Drift=yes' must be Name=true or Name=false"),
+        ("cluster_ca_bundle", "-----BEGIN", "must be base64-encoded, got '-----BEGIN'"),
+        ("cluster_endpoint", "example.com", "must be a URL such as https://example.com, got 'example.com'"),
+        ("ami_refresh_interval", "59s", "must be at least 1m0s, got '59s'"),
         ("metrics_port", "70000", "must be a port"),
         ("metrics_port", "9" * 5000, "must be a port number, or 0 to disable it, got '999"),
         ("kube_client_burst", "9" * 400, "must be at most 1,000,000,000, got '999"),
@@ -55,7 +59,7 @@ def test_variables_are_karpenters_own_or_ours():
     """A variable called PROVIDER or LEDGER may well be meant for somebody else."""
     for setting in setting_fields():
         assert setting.variable == (
-            setting.name.upper() if setting.name in KARPENTER_SETTINGS else PREFIX + setting.name.upper()
+            setting.name.upper() if setting.name in KARPENTER_NAMES else PREFIX + setting.name.upper()
         )
     assert {"FEATURE_GATES", "LOG_LEVEL", "DOVETAIL_PROVIDER", "DOVETAIL_LEDGER"} <= {
         setting.variable for setting in setting_fields()

@@ -1,57 +1,42 @@
 """All settings: name, type, default, choices and help text, declared once as the fields of `Settings`.
 
 The command-line flags, the environment variables and docs/reference/settings.md are generated from these fields
-through `setting_fields()`. Settings that Karpenter also has use Karpenter's environment variables; all others start
-with `DOVETAIL_`.
+through `setting_fields()`. Settings that Karpenter also has (`karpenter_settings`) use Karpenter's environment
+variables; all others start with `DOVETAIL_`.
 
-`read_settings` parses text into a `Settings` value and reports every invalid setting in one error. `Settings.options`
-selects the part that decisions depend on, as a `DecisionOptions` value that controllers, commands, dashboard and
-simulations share.
+`read_settings` parses text into a `Settings` value and reports every invalid setting in one error; `read_environment`
+adds environment variables, which are parsed as Karpenter parses them. `Settings.options` selects the part that
+decisions depend on, as a `DecisionOptions` value that controllers, commands, dashboard and simulations share.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from datetime import timedelta
 from math import isfinite
 from typing import Any
+from urllib.parse import urlsplit
 
-from dovetail.model.duration import Duration
-
-FEATURE_GATES = ("Drift", "SpotToSpotConsolidation", "NodeRepair")
-PREFIX = "DOVETAIL_"
-KARPENTER_SETTINGS = frozenset(
-    [
-        "ami_refresh_interval",
-        "batch_idle_duration",
-        "batch_max_duration",
-        "cluster_ca_bundle",
-        "cluster_endpoint",
-        "cluster_name",
-        "disable_dry_run",
-        "disable_leader_election",
-        "eks_control_plane",
-        "enable_zonal_shift",
-        "feature_gates",
-        "health_probe_port",
-        "instance_types_file_path",
-        "interruption_queue",
-        "isolated_vpc",
-        "kube_client_burst",
-        "kube_client_qps",
-        "leader_election_name",
-        "leader_election_namespace",
-        "log_level",
-        "metrics_port",
-        "min_values_policy",
-        "preference_policy",
-        "reserved_enis",
-        "subnet_refresh_interval",
-        "vm_memory_overhead_percent",
-    ]
+from dovetail.karpenter_settings import (
+    KARPENTER_GATES,
+    KARPENTER_SETTINGS,
+    SettingNotice,
+    check_base64,
+    check_unimplemented,
+    gate_notices,
+    go_boolean,
+    parse_gates,
+    parses_in_go,
+    unimplemented,
 )
+from dovetail.model.duration import Duration
+from dovetail.scheduler_config import parse_scheduler_config
+
+PREFIX = "DOVETAIL_"
+KARPENTER_NAMES = frozenset(each.name for each in KARPENTER_SETTINGS if each.effect == "implemented")
 """Settings that Karpenter has too. Their environment variables have no prefix, as in Karpenter."""
 
 SHORTEST_STALE_AFTER = timedelta(seconds=90)
+SHORTEST_BY_NAME = dict.fromkeys(("ami_refresh_interval", "subnet_refresh_interval"), timedelta(minutes=1))
 LARGEST = 10**9  # limit of all numeric settings, so that none overflows
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
@@ -68,7 +53,11 @@ def _flag(text: str) -> Any:
 class Settings:
     """The configuration of a controller process; the commands use the same settings."""
 
-    provider: str = _setting("kwok", "The cloud provider that launches instances.", choices=("kwok", "aws"))
+    provider: str = _setting(
+        "auto",
+        "Manage only NodePools of this provider; auto: of all, by their nodeClassRef.",
+        choices=("auto", "kwok", "aws"),
+    )
     catalog: str = _setting(
         "realistic", "The built-in catalog of instance types for the kwok provider.", choices=("realistic", "generic")
     )
@@ -81,6 +70,9 @@ class Settings:
     cluster_endpoint: str = _setting(
         "", "The URL of the API server for nodes. If empty, the aws provider reads it from EKS."
     )
+    cluster_ca_bundle: str = _setting(
+        "", "The CA bundle of that API server for nodes, base64-encoded. If empty, the one Dovetail connects with."
+    )
     vm_memory_overhead_percent: float = _setting(
         0.075, "The fraction of an EC2 instance's memory that its operating system cannot use."
     )
@@ -88,6 +80,12 @@ class Settings:
     isolated_vpc: bool = _flag("Use the built-in EC2 prices, because the VPC cannot reach the AWS pricing API.")
     disable_dry_run: bool = _flag(
         "Do not check with an EC2 dry run that a launch is permitted before an EC2NodeClass becomes ready."
+    )
+    ami_refresh_interval: timedelta = _setting(
+        timedelta(minutes=1), "How often the AMIs of an EC2NodeClass are read from AWS again."
+    )
+    subnet_refresh_interval: timedelta = _setting(
+        timedelta(minutes=1), "How often the subnets of an EC2NodeClass are read from EC2 again."
     )
     enable_zonal_shift: bool = _flag("Launch nothing in zones that a zonal shift of the EKS cluster takes out of use.")
     interruption_queue: str = _setting(
@@ -109,7 +107,10 @@ class Settings:
         choices=("off", "on"),
     )
     dry_run: bool = _flag("Decide and report, but write nothing. Permission to get, list and watch is enough.")
-    leader_election_name: str = _setting("dovetail-leader-election", "The name of the Lease for leader election.")
+    leader_election_name: str = _setting(
+        "karpenter-leader-election",
+        "The name of the Lease for leader election. It is Karpenter's, so that in one namespace only one of both acts.",
+    )
     leader_election_namespace: str = _setting(
         "",
         "The namespace of that Lease and of the ConfigMap that pauses disruption. If empty, the namespace of the pod,"
@@ -142,6 +143,17 @@ class Settings:
         "Whether scheduling preferences of pods are respected when nodes are launched, replaced and simulated.",
         choices=("Respect", "Ignore"),
     )
+    min_values_policy: str = _setting(
+        "Strict",
+        "Whether `minValues` of a NodePool prevents a launch that does not meet it. BestEffort: `minValues` is lowered"
+        " on the NodeClaim to what is available.",
+        choices=("Strict", "BestEffort"),
+    )
+    scheduler_config: str = _setting(
+        "",
+        "The configuration of kube-scheduler that scheduling depends on, as YAML or JSON:"
+        " `podTopologySpread.defaultConstraints`, the spread of pods without topologySpreadConstraints.",
+    )
     kube_client_qps: float = _setting(200.0, "The average number of requests per second to the API server.")
     kube_client_burst: int = _setting(300, "The largest number of requests to the API server at once.")
     watch_stale_after: timedelta = _setting(
@@ -164,12 +176,17 @@ class Settings:
     )
     dashboard_token_file: str = _setting("", "The file with the token for the dashboard. If empty, there is no token.")
     node_metrics: str = _setting(
-        "pool", "The detail of gauges about nodes: none, per NodePool, or per node.", choices=("off", "pool", "node")
+        "node",
+        "The detail of gauges about nodes, pods and conditions: none, sums per NodePool, or a series for each object.",
+        choices=("off", "pool", "node"),
     )
     instance_type_metrics: str = _setting(
         "used",
         "The instance types that have gauges: none, those of existing nodes, or all.",
         choices=("off", "used", "all"),
+    )
+    disable_cluster_state_observability: bool = _flag(
+        "No gauges about pods, nodes, NodePools, instance types and conditions, and no events about changed conditions."
     )
     ledger: str = _setting(
         "",
@@ -182,12 +199,20 @@ class Settings:
     log_level: str = _setting(
         "info", "The lowest level of messages that are logged.", choices=("debug", "info", "warning", "error")
     )
+    log_output_paths: str = _setting(
+        "stderr", "Where log lines go: a comma-separated list of stdout, stderr and files."
+    )
     log_format: str = _setting("json", "The format of log lines.", choices=("json", "text"))
+
+    @property
+    def relax_min_values(self) -> bool:
+        """Whether `minValues` of a NodePool is lowered where it is not met."""
+        return self.min_values_policy == "BestEffort"
 
     @property
     def options(self) -> "DecisionOptions":
         """The settings that decisions depend on."""
-        gates = _read_gates(self.feature_gates)
+        gates = parse_gates(self.feature_gates)
         return DecisionOptions(
             drift=gates.get("Drift", True),
             spot_to_spot=gates.get("SpotToSpotConsolidation", False),
@@ -235,7 +260,7 @@ def _setting_field(each: Field[Any]) -> SettingField:
     return SettingField(
         name=each.name,
         flag="--" + each.name.replace("_", "-"),
-        variable=("" if each.name in KARPENTER_SETTINGS else PREFIX) + each.name.upper(),
+        variable=("" if each.name in KARPENTER_NAMES else PREFIX) + each.name.upper(),
         kind=type(each.default),
         default=each.default,
         choices=each.metadata["choices"],
@@ -245,6 +270,49 @@ def _setting_field(each: Field[Any]) -> SettingField:
 
 def read_settings(written: Mapping[str, str]) -> Settings:
     """Parse settings from text by field name. The ValueError lists all faults with flag, variable and remedy."""
+    return read_environment(written, {})[0]
+
+
+def read_environment(
+    flags: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[Settings, tuple[SettingNotice, ...]]:
+    """Parse flags, by field name, and environment variables; the flag takes precedence. An empty variable is unset.
+
+    A variable of Karpenter that Karpenter would ignore, because Go cannot parse it, is a notice. All other faults are
+    reported in one ValueError.
+    """
+    written, notices = dict(flags), list[SettingNotice]()
+    for setting in setting_fields():
+        text = environment.get(setting.variable, "")
+        if not text or setting.name in flags:
+            continue
+        if setting.name in KARPENTER_NAMES and not parses_in_go(setting.kind, text):
+            problem = f"{text[:40]!r} cannot be parsed and is ignored, as in Karpenter; the default stays"
+            notices.append(SettingNotice(setting.variable, problem))
+        else:
+            in_go = setting.kind is bool and parses_in_go(bool, text)
+            written[setting.name] = str(go_boolean(text)).lower() if in_go else text
+    settings, faults = _read_all(written)
+    batch_fault = _batch_fault(settings)
+    if batch_fault and not {"batch_idle_duration", "batch_max_duration"} & set(flags):
+        notices.append(
+            SettingNotice("BATCH_IDLE_DURATION", f"{batch_fault}; the longer one has no effect, as in Karpenter")
+        )
+        settings = replace(settings, batch_idle_duration=settings.batch_max_duration)
+    elif batch_fault:
+        faults.append(f"--batch-idle-duration (BATCH_IDLE_DURATION): {batch_fault}; make it shorter")
+    for each in unimplemented():
+        text = flags.get(each.name, environment.get(each.variable, ""))
+        try:
+            notices += check_unimplemented(each, text, is_flag=each.name in flags) if text else ()
+        except ValueError as error:
+            faults.append(f"{each.flag} ({each.variable}): {error}")
+    if faults:
+        raise ValueError("\n".join(faults))
+    return settings, (*notices, *gate_notices("FEATURE_GATES", settings.feature_gates, KARPENTER_GATES))
+
+
+def _read_all(written: Mapping[str, str]) -> tuple[Settings, list[str]]:
     values: dict[str, Any] = {}
     faults: list[str] = []
     for setting in setting_fields():
@@ -254,28 +322,27 @@ def read_settings(written: Mapping[str, str]) -> Settings:
             except ValueError as error:
                 faults.append(f"{setting.flag} ({setting.variable}): {error}")
     settings = Settings(**values)
-    if settings.batch_idle_duration > settings.batch_max_duration:
-        idle, longest = Duration.of(settings.batch_idle_duration), Duration.of(settings.batch_max_duration)
-        why = f"{idle} is longer than the {longest} of --batch-max-duration; make it shorter"
-        faults.append(f"--batch-idle-duration (BATCH_IDLE_DURATION): {why}")
     if settings.watch_stale_after < SHORTEST_STALE_AFTER:
         given, least = Duration.of(settings.watch_stale_after), Duration.of(SHORTEST_STALE_AFTER)
         why = f"must be at least {least}, got {given}; bookmarks arrive only about once a minute"
         faults.append(f"--watch-stale-after ({PREFIX}WATCH_STALE_AFTER): {why}")
-    if faults:
-        raise ValueError("\n".join(faults))
-    return settings
+    return settings, faults
+
+
+def _batch_fault(settings: Settings) -> str:
+    """What is wrong with the two durations of a batch together, or empty."""
+    idle, longest = Duration.of(settings.batch_idle_duration), Duration.of(settings.batch_max_duration)
+    return f"{idle} is longer than the {longest} of --batch-max-duration" if idle.span > longest.span else ""
 
 
 def _read(setting: SettingField, text: str) -> Any:
     if setting.kind is timedelta:
-        span = Duration.parse(text).span
+        span, least = Duration.parse(text).span, SHORTEST_BY_NAME.get(setting.name, timedelta())
         if span <= timedelta():
             raise ValueError(f"must be longer than 0s, got {text!r}")
+        if span < least:
+            raise ValueError(f"must be at least {Duration.of(least)}, got {text!r}")
         return span
-    if setting.name == "feature_gates":
-        _read_gates(text)
-        return text
     if setting.kind is bool:
         if text not in {"true", "false"}:
             raise ValueError(f"must be true or false, got {text!r}")
@@ -284,7 +351,24 @@ def _read(setting: SettingField, text: str) -> Any:
         raise ValueError(f"must be one of {', '.join(setting.choices)}, got {text!r}")
     if setting.name.endswith("_port"):
         return _port(text)
+    if setting.name in _TEXT_CHECKS:
+        _TEXT_CHECKS[setting.name](text)
     return _number(setting, text) if setting.kind in {int, float} else text
+
+
+def _check_url(text: str) -> None:
+    parts = urlsplit(text)
+    if text and not (parts.scheme and parts.hostname):
+        raise ValueError(f"must be a URL such as https://example.com, got {text[:80]!r}")
+
+
+_TEXT_CHECKS: Mapping[str, Callable[[str], object]] = {
+    "feature_gates": parse_gates,
+    "scheduler_config": parse_scheduler_config,
+    "cluster_endpoint": _check_url,
+    "cluster_ca_bundle": check_base64,
+}
+"""Functions that raise ValueError for text that is not valid, by setting."""
 
 
 def _number(setting: SettingField, text: str) -> float:
@@ -307,15 +391,3 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
         raise ValueError(f"must be a port number, or 0 to disable it, got {text[:40]!r}")
     return int(text)
-
-
-def _read_gates(text: str) -> dict[str, bool]:
-    """Parse feature gates into a mapping by name; ValueError for an unknown name or value."""
-    gates: dict[str, bool] = {}
-    for entry in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = entry.partition("=")
-        if name not in FEATURE_GATES or value not in {"true", "false"}:
-            known = ", ".join(FEATURE_GATES)
-            raise ValueError(f"{entry!r} must be Name=true or Name=false; the names are {known}")
-        gates[name] = value == "true"
-    return gates

@@ -43,7 +43,7 @@ def worker(name, *pods, pool="default", type_="m.large", sold="on-demand", **fie
         **fields.pop("claim", {}),
     )
     size = fields.pop("size", SIZES.get(type_, ("4", "16Gi")))
-    host = node(name, *size, labels=labels, spec={"providerID": name}, **fields)
+    host = node(name, *size, labels=labels, spec={"providerID": name, **fields.pop("spec", {})}, **fields)
     for label in without:
         host.metadata.labels.pop(label, None)  # the builder's own default
     return ClusterNode(host, made, tuple(pods))

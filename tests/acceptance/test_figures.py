@@ -11,7 +11,7 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_methods, plan_pass
 from dovetail.core.disruption.validation import revalidate
 from dovetail.model.snapshot import ClusterNode
-from dovetail.settings import read_settings
+from dovetail.settings import Settings, read_environment
 
 ROOM = ClusterNode(node("foreign", "16", "64Gi"), None)
 POOLS = [free(template=ON_DEMAND)]
@@ -91,6 +91,7 @@ def test_no_search_is_cut_short_and_no_node_goes_unseen():
 
 
 @pytest.mark.parametrize("gate", ["CapacityBuffer", "StaticCapacity", "DynamicResources"])
-def test_what_is_not_built_cannot_be_switched_on_by_mistake(gate):
-    with pytest.raises(ValueError, match=gate):
-        read_settings({"feature_gates": f"{gate}=true"})
+def test_what_is_not_built_is_reported_when_its_gate_is_on(gate):
+    settings, notices = read_environment({"feature_gates": f"{gate}=true"}, {})
+    assert settings.options == Settings().options
+    assert [each.setting for each in notices if gate in each.text and each.warning] == ["FEATURE_GATES"]

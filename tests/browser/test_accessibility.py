@@ -56,9 +56,10 @@ def axe():
     return gzip.decompress(AXE.read_bytes()).decode()
 
 
+@pytest.mark.parametrize("width", [375, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(scheme, address, axe, open_page):
-    page = open_page(address, color_scheme=scheme)
+def test_axe_finds_nothing_and_no_view_is_wider_than_the_window(scheme, width, address, axe, open_page):
+    page = open_page(address, color_scheme=scheme, viewport={"width": width, "height": 800})
     for view in VIEWS:
         page.goto(f"{address}#/{view}")
         page.wait_for_selector("main[aria-busy=false] h1, main[aria-busy=false] h2", state="attached")
@@ -67,6 +68,7 @@ def test_axe_finds_nothing(scheme, address, axe, open_page):
             page.locator(".weighed details > summary").first.click()
         page.wait_for_timeout(300)  # real time: bars slide to where they belong
         assert complaints(page, axe, view) == []
+        assert (view, page.evaluate("document.documentElement.scrollWidth")) == (view, width)
 
 
 def complaints(page, axe, view):
@@ -117,6 +119,25 @@ def test_arrow_keys_walk_over_the_tiles_and_enter_opens_one(address, open_page):
     page.wait_for_selector("h1:has-text('b')")
     assert page.url.endswith("#/node/b")
     assert page.title() == "b · Dovetail"
+
+
+def test_a_question_mark_opens_the_list_of_keys_and_digits_open_the_views(address, axe, open_page):
+    page = open_page(address + "#/cluster")
+    page.wait_for_selector(".tile")
+    page.keyboard.press("?")
+    page.wait_for_selector("dialog[open]")
+    assert complaints(page, axe, "keys") == []
+    page.keyboard.press("3")
+    assert page.url.endswith("#/cluster")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog:not([open])", state="attached")
+    for number, view in enumerate(("cluster", "pools", "plan", "decisions", "savings"), 1):
+        page.keyboard.press(str(number))
+        page.wait_for_function("view => location.hash === `#/${view}`", arg=view)
+    page.goto(address + "#/plan")
+    page.locator("#left-filter").fill("")
+    page.keyboard.type("1?")
+    assert page.input_value("#left-filter") == "1?"
 
 
 def test_the_first_tab_offers_to_skip_to_the_content(address, open_page):

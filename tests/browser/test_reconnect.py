@@ -1,5 +1,7 @@
 """A page that outlives its server: it says so, tries again, and shows what the next one has."""
 
+import re
+
 from playwright.sync_api import expect
 
 from acceptance.fleet import cluster, worker
@@ -22,11 +24,16 @@ def test_after_a_restart_the_page_shows_the_new_process_without_a_reload(tmp_pat
         assert page.inner_text("#link") == "a snapshot"
         page.evaluate("window.sameDocument = true")
     page.wait_for_selector("#link.lost")
+    banner = page.locator("#lost")
+    expect(banner).to_contain_text("Connection lost. The server does not answer. What you see is from before")
+    red, _, _ = (int(each) for each in re.findall(r"\d+", banner.evaluate("each => getComputedStyle(each).color"))[:3])
+    assert red > 150
     assert page.locator(".tile").count() == 2
     with serving(tmp_path, "dashboard", "--snapshot", files[1], "--dashboard-port", port):
         expect(page.locator(".tile")).to_have_count(3, timeout=40_000)
         page.wait_for_selector("#link.live")
         assert page.evaluate("window.sameDocument")
+        expect(banner).to_be_hidden()
 
 
 def test_changes_arrive_by_themselves_and_nodes_that_are_gone_go(open_page, serve):

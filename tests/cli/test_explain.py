@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -9,7 +10,11 @@ from typer.testing import CliRunner
 from acceptance.fleet import cluster, pdb, running, shielded, worker
 from builders import NOON, nodepool, pod, stamped
 from dovetail.cli.app import app
+from dovetail.cli.view.explain import pool_document, print_pool
+from dovetail.core.disruption.planner import Planner
+from dovetail.core.explain.nodepool import explain_pool
 from dovetail.manifest.snapshot_file import snapshot_bytes
+from dovetail.model.annotated_fields import LAST_APPLIED
 
 HELD = {
     "creationTimestamp": stamped(NOON),
@@ -39,18 +44,18 @@ def explain(tmp_path):
 
 
 def test_a_node_lists_the_obstacles_of_every_method_and_their_ends(explain):
-    result = explain("node", "general-a")
+    result = explain("node", "general-a", "--full")
     assert result.exit_code == 0
     assert "Node general-a of nodepool general at 2026-01-05T12:00:00Z" in result.stdout
     single = result.stdout.partition("single-node (Underutilized)")[2].splitlines()
     assert single[1] == "  1. protected by pod ci/build-7 until 14:00 UTC"
     assert single[2].startswith("  2. budget 2 of 2 ('0') in force allows 0 of 2 nodes")
-    methods = [line.split()[0] for line in result.stdout.splitlines()[2:] if line and not line.startswith(" ")]
+    methods = [line.split()[0] for line in result.stdout.splitlines()[3:] if line and not line.startswith(" ")]
     assert methods == ["expiration", "drift", "emptiness", "multi-node", "single-node"]
 
 
 def test_permanent_obstacles_are_called_so(explain):
-    line = next(line for line in explain("node", "general-b").stdout.splitlines() if "pdb prevents" in line)
+    line = next(line for line in explain("node", "general-b", "--full").stdout.splitlines() if "pdb prevents" in line)
     assert line.endswith("for pod default/web-1 (permanent: needs a manual change)")
 
 
@@ -89,6 +94,16 @@ def test_documents_note_that_no_budget_applies_to_expiration(explain):
     note = "hard at 720h: budgets do not apply"
     assert rows[0] == {"reason": "Expired", "limit": None, "left": None, "changesAt": None, "note": note}
     assert rows[1] == {"reason": "Expired", "limit": 1, "left": 1, "changesAt": None, "note": None}
+
+
+def test_fields_that_the_installed_crd_dropped_are_named_with_their_annotation(capsys):
+    pool = nodepool("general")
+    annotations = {LAST_APPLIED: json.dumps({"spec": {"repair": {}}})}
+    pool = msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
+    explained = explain_pool(pool, Planner().context(cluster(pools=[pool])))
+    print_pool(explained, "text")
+    assert "Not in effect: spec.repair: is in the manifest applied last" in " ".join(capsys.readouterr().out.split())
+    assert ["dovetail.sh/repair: '{}'" in each for each in pool_document(explained)["dropped"]] == [True]
 
 
 def test_a_nodepool_with_an_invalid_budget_is_blocked(explain):

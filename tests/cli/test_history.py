@@ -1,6 +1,9 @@
 """`dovetail history` as a command: filters, output formats and single decisions."""
 
 import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -67,7 +70,7 @@ def path(tmp_path):
         reason="Underutilized",
         why="replace: [node-1] -> [1 replacement] (savings: $0.10)",
         method="single-node",
-        nodes=(facts("node-1"),),
+        nodes=(replace(facts("node-1"), expires_at=TUESDAY + timedelta(days=20)),),
         replacements=1,
         pods=("shop/web-1", "shop/web-2"),
         cost_before=0.2,
@@ -84,6 +87,7 @@ def path(tmp_path):
             cost_after=0.1,
         ),
     )
+    ledger.gone("c0ffee", "web-node-1", TUESDAY + timedelta(minutes=30))
     by_hand = LedgerEntry(
         id="bad",
         at=TUESDAY + timedelta(days=2),
@@ -110,7 +114,39 @@ def test_who_took_my_node_last_tuesday(path):
         "2026-01-06 10:30:00 disrupted Underutilized node-1 web 2 0.200 -> 0.100 done"
         " replace: [node-1] -> [1 replacement] (savings: $0.10)"
     )
-    assert "1 command saved $73.00 a month." in result.stdout
+    # $0.10 for the replacement in the first half hour, then $0.20 - $0.10 for 13 hours
+    assert result.stdout.endswith("1 decision; 1 command saved $1.25 until 2026-01-07 00:00:00 UTC.\n")
+
+
+def test_a_saving_ends_when_the_node_would_have_expired(path):
+    result = history(path, "c0ffee")
+    saving = next(line for line in result.stdout.splitlines() if line.startswith("saving"))
+    assert " ".join(saving.split()) == "saving saved $47.90 until 2026-01-26 10:30:00 UTC"
+
+
+def test_the_saving_of_a_command_of_an_earlier_version_is_not_known(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            "ALTER TABLE node DROP COLUMN gone_at; ALTER TABLE node DROP COLUMN expires_at;"
+            "ALTER TABLE node DROP COLUMN used; PRAGMA user_version = 2;"
+        )
+    assert history(path).stdout.endswith("2 decisions; the saving of 1 command is not known.\n")
+    document = json.loads(history(path, "c0ffee", "-o", "json").stdout)
+    assert (document["saved"], document["savedUntil"], document["savingPerHour"]) == (None, None, None)
+    total = json.loads(history(path, "--until", "2026-01-09", "-o", "json").stdout)["savings"]
+    assert total == {"until": "2026-01-09T00:00:00Z", "saved": None, "commands": 0, "notCounted": 1}
+
+
+def test_a_list_has_what_its_commands_saved_together(path):
+    total = json.loads(history(path, "--until", "2026-01-07", "-o", "json").stdout)["savings"]
+    assert total == {"until": "2026-01-07T00:00:00Z", "saved": 1.25, "commands": 1, "notCounted": 0}
+
+
+def test_a_dry_run_saves_nothing(path):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE decision SET outcome = 'dry run' WHERE id = 'c0ffee'")
+    assert len(history(path, "--reason", "Underutilized").stdout.splitlines()) == 2  # heading and row, no total
+    assert "nothing saved: this was a dry run" in history(path, "c0ffee").stdout
 
 
 def test_a_replacement_is_found_by_name_and_wide_shows_the_decision(path):
@@ -179,7 +215,8 @@ def test_one_decision_has_its_plan_its_refusals_and_its_outcome(path):
     for wanted in (
         "Decision c0ffee: disrupt, Underutilized",
         "outcome done",
-        "cost $0.200 -> $0.100 an hour, saves $73.00 a month",
+        "cost $0.200 -> $0.100 an hour",
+        "saving saved $47.90 until 2026-01-26 10:30:00 UTC",
         "a node of web: m5.large or 3 others, from $0.100 an hour",
         "budget of web: 1 of 2",
         "single-node: PdbBlocked 1, Waiting 30",

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 import yaml
 from rich.console import Console
@@ -16,6 +17,7 @@ from dovetail.cli.app import app
 from dovetail.cli.view.plan import draw_plan, plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.manifest.snapshot_file import snapshot_bytes
+from dovetail.model.annotated_fields import LAST_APPLIED
 from dovetail.model.unreadable_objects import UnreadableEntry
 
 
@@ -46,10 +48,13 @@ def test_commands_come_first_then_every_node_left_alone_with_its_refusal(kept):
     assert " ".join(lines[2].split()) == "COMMAND REASON NODES PODS MOVED $/MONTH REPLACED BY BUDGET USED"
     assert " ".join(lines[3].split()) == "delete (emptiness) Empty a 0 730.00 nothing default: 1 of 1"
     assert "Saves $730.00 a month." in lines
-    told = {line.split()[0]: line for line in lines[lines.index("LEFT ALONE  LASTS       BECAUSE") + 1 :]}
-    assert "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it" in told["b"]
-    assert "do-not-disrupt" in told["c"]
+    told = {
+        line.split()[0]: line for line in lines[lines.index("LEFT ALONE  LASTS       LEAVES BY  BECAUSE") + 1 :][:2]
+    }
+    assert told["b"].endswith("emptiness  budget '1' of nodepool default allows 1 node, taken by 1 other first")
+    assert told["c"].endswith("-          pod default/x is protected permanently")
     assert (told["b"].split()[1], told["c"].split()[1]) == ("may", "permanent")
+    assert lines[-2:] == ["BLOCKED  BY", "c        pod default/x is protected permanently"]
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -82,7 +87,7 @@ def test_a_steady_cluster_is_left_as_it_is(kept):
 def test_an_empty_node_shows_what_emptiness_waits_for(kept):
     waiting = cluster(worker("a", age=timedelta(minutes=1)), pools=[free(consolidateAfter="1h")])
     assert (
-        "a           until 12:59 UTC  empty, and left alone until 2026-01-05T12:59:00Z"
+        "a           until 12:59 UTC  emptiness  empty, and left alone until 12:59 UTC"
         in plan("--snapshot", kept(waiting)).stdout
     )
 
@@ -130,6 +135,19 @@ def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
     assert max(map(len, text.splitlines())) <= 60
 
 
+def test_fields_that_the_installed_crd_dropped_are_named_below_the_plan():
+    found = one_goes()
+    pool = found.nodepools["default"]
+    annotations = {LAST_APPLIED: json.dumps({"spec": {"repair": {}}})}
+    pool = msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
+    found = replace(found, nodepools={"default": pool})
+    document = plan_document(plan_disruption(found, thorough=True), found)
+    assert [each["nodepool"] for each in document["dropped"]] == ["default"]
+    screen = io.StringIO()
+    draw_plan(Console(file=screen, width=200), document)
+    assert "NodePool default: spec.repair: is in the manifest applied last" in screen.getvalue()
+
+
 def test_a_snapshot_with_unreadable_pods_is_planned_like_the_cluster(kept):
     bad = UnreadableEntry(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
     path = kept(replace(one_goes(), unreadable=(bad,)))
@@ -154,7 +172,7 @@ def test_help_lists_only_the_settings_that_affect_the_command(command):
     assert "--provider" in text
     assert "--leader-election-name" not in text
     assert "dovetail run --help" in text
-    assert len(text.splitlines()) < 80
+    assert len(text.splitlines()) < 105
 
 
 def test_settings_that_help_does_not_list_are_still_taken(kept):

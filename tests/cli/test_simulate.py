@@ -381,7 +381,7 @@ def test_the_scenario_of_the_demo_can_be_simulated():
     report = told(DEMO, "--for", "12m")
     assert report["scenario"] == "demo"
     assert report["nodes"]["born"] > 0
-    assert report["missed"][0] == "events[2] is after the end of the scenario"
+    assert report["missed"][0] == "events[1] is after the end of the scenario"
 
 
 def test_the_old_name_of_events_is_read_with_a_warning(tmp_path):

@@ -53,7 +53,7 @@ def story(tmp_path, more):
         ("events: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
         ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a percentage"),
         (
-            "events: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
+            "events: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: a}}}]",
             "events[0].apply.spec",
         ),
         (

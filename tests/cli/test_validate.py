@@ -81,6 +81,65 @@ def test_a_binary_file_exits_with_2(tmp_path):
     assert run("validate", tmp_path).exit_code == 2
 
 
+def test_the_target_karpenter_reports_what_it_does_not_accept(write):
+    path = write("pool.yaml", pool(repair={}))
+    assert run("validate", path).exit_code == 0
+    result = run("validate", path, "--target", "karpenter")
+    assert result.exit_code == 1
+    assert "spec.repair: is not a field of Karpenter's v1 CRDs" in result.output
+
+
+def test_fields_that_need_our_crds_are_named_with_the_way_to_install_them(write):
+    ours = write(
+        "a.yaml", disrupted(consolidationGracePeriod="1h"), pool("v1", repair={}) | {"metadata": {"name": "b"}}
+    )
+    result = run("validate", ours)
+    assert result.exit_code == 0
+    assert (
+        "Karpenter's CRDs drop spec.disruption.consolidationGracePeriod, spec.repair: install Dovetail's CRDs"
+        " (dovetail crds | kubectl apply --server-side -f -), or write annotations (see --target karpenter).\n"
+    ) in result.output
+    for arguments in ((write("b.yaml", pool()),), (ours, "--target", "karpenter"), (ours, "-o", "json")):
+        assert "or write annotations" not in run("validate", *arguments).output
+    beta = disrupted("v1beta1", expireAfter="1h")
+    assert "CRDs drop" not in run("validate", write("c.yaml", beta)).output
+
+
+def test_a_name_that_occurs_twice_is_a_fault_that_names_both_places(write):
+    other = pool("v1beta1")
+    result = run("validate", write("a.yaml", pool(), node_class()), write("b.yaml", node_class(), other))
+    assert result.exit_code == 1
+    assert result.output.count("is also the name of") == 2
+    assert f"NodePool at {write('a.yaml', pool(), node_class())}:1: applying both keeps only one" in result.output
+
+
+def test_other_kinds_namespaces_and_documents_without_name_are_no_duplicates(write):
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": each}} for each in "xz"]
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}
+    generated = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}}
+    result = run("validate", write("a.yaml", *pods, deployment, deployment, generated, generated))
+    assert "is also the name" not in result.output
+
+
+def test_faults_are_in_order_of_lines_with_the_line_of_a_syntax_error():
+    text = "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec:\n  weight: x\nmetadata:\n  name: A\n---\na: 1\nb: [\n"
+    lines = [line for line in run("validate", "-", stdin=text).output.splitlines() if line.startswith("  fault")]
+    assert [line.split()[2] for line in lines] == ["3", "4", "6", "9"]
+    assert "cannot be read as YAML: a bracket is not closed" in lines[-1]
+
+
+def test_a_name_cannot_look_like_a_line_of_the_output(write, tmp_path):
+    document = pool()
+    document["metadata"]["name"] = "x\nother.yaml:1 NodePool x: ok\x1b[31m"
+    folder = tmp_path / "a\nb\x1b[0m"
+    folder.mkdir()
+    path = write(f"{folder.name}/pool.yaml", document)
+    for arguments in ((path,), (folder / "absent",), (path, "-o", "json"), (path, "-o", "yaml")):
+        result = run("validate", *arguments)
+        assert "\x1b" not in result.output
+        assert not any(line.startswith(("other.yaml", "b")) for line in result.output.splitlines())
+
+
 def test_standard_input_is_read():
     result = run("validate", "-", stdin=yaml.safe_dump(pool()))
     assert result.exit_code == 0
@@ -91,7 +150,7 @@ def test_a_template_is_a_fault_with_its_place():
     result = run("validate", "-", stdin="a: 1\n---\nname: {{ .Values.name }}\n")
     assert result.exit_code == 1
     assert "<stdin>:2 document: invalid" in result.output
-    assert "{{ .Values.name }} on line 3" in result.output
+    assert "line 3  is a template, not a manifest: {{ .Values.name }}" in result.output
 
 
 @pytest.mark.parametrize(("output", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -143,7 +202,7 @@ def test_too_deep_nesting_is_a_fault(form, levels):
     start, opening, closing = form
     result = run("validate", "-", stdin=f"{start}{opening * levels}{'1' if closing == '}' else ''}{closing * levels}")
     assert result.exit_code == 1
-    assert "$: is nested more than 100 levels deep" in result.output
+    assert "it is nested more than 100 levels deep" in result.output
 
 
 def test_one_wrong_value_is_one_fault(write):
@@ -151,3 +210,28 @@ def test_one_wrong_value_is_one_fault(write):
     wrong["spec"]["limits"] = {"cpu": "abc"}
     result = run("validate", write("pool.yaml", wrong))
     assert result.output.count("spec.limits.cpu") == 1
+
+
+@pytest.mark.parametrize("text", ["yes", "1.10", "014", "1_000", "1e3", "0x1F"])
+@pytest.mark.parametrize("listed", [False, True])
+def test_the_text_that_was_written_is_put_in_quotes_not_what_yaml_makes_of_it(text, listed, tmp_path):
+    document = pool(metadata={"labels": {"version": "WRITTEN"}})
+    document = {"apiVersion": "v1", "kind": "List", "items": [pool(), document]} if listed else document
+    path = tmp_path / "pool.yaml"
+    path.write_text(yaml.safe_dump(document).replace("WRITTEN", text), encoding="utf-8")
+    result = run("validate", path, "-o", "json")
+    faults = {each["path"]: each for entry in json.loads(result.stdout) for each in entry["faults"]}
+    fault = faults["spec.template.metadata.labels.version"]
+    assert fault["remedy"].startswith(f'put it in quotes: "{text}"')
+    assert fault["fix"] == text
+
+
+def test_names_that_are_no_text_are_not_compared(tmp_path):
+    path = tmp_path / "pools.yaml"
+    path.write_text("---\n".join(yaml.safe_dump(pool()).replace("default", name, 1) for name in ("y", "on")))
+    problems = [
+        fault["problem"]
+        for entry in json.loads(run("validate", path, "-o", "json").stdout)
+        for fault in entry["faults"]
+    ]
+    assert problems == ["must be text, not true or false"] * 2

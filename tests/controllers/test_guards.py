@@ -9,6 +9,7 @@ import pytest
 
 from builders import NOON, claim, node, nodepool, pod
 from dovetail.controllers import nodepools
+from dovetail.controllers.context import ProviderPorts
 from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
 from dovetail.controllers.garbage_collection import GarbageCollection
@@ -82,14 +83,15 @@ def collecting(cloud, stale=()):
     lists = {kind: SimpleNamespace(items={}, unreadable={}) for kind in ("claims", "nodes")}
     state = SimpleNamespace(stale=lambda: stale, unreadable=unreadable, **lists)
     clock = SimpleNamespace(now=lambda: NOON)
-    collection = GarbageCollection(SimpleNamespace(state=state, cloud=cloud, clock=clock))
+    provider = ProviderPorts(cloud=cloud)
+    collection = GarbageCollection(SimpleNamespace(state=state, clock=clock), provider)
     return run(collection.collect())
 
 
 class Cloud:
     """A provider that answers a list with this, or raises it."""
 
-    node_class_label = "example.com/class"
+    node_class_labels = frozenset({"example.com/class"})
 
     def __init__(self, answer):
         self.answer = answer
@@ -131,8 +133,8 @@ def test_what_triggered_a_batch_triggers_the_next_one_too():
 
 def test_the_validity_of_a_nodepool_is_judged_again_when_its_annotations_change(monkeypatch):
     seen = []
-    monkeypatch.setattr(nodepools, "validate_nodepool", lambda pool: seen.append(pool) or ())
-    monkeypatch.setattr(nodepools, "judge_validation", lambda _: ConditionVerdict("ValidationSucceeded"))
+    monkeypatch.setattr(nodepools, "validate_nodepool", lambda pool, *_: seen.append(pool) or ())
+    monkeypatch.setattr(nodepools, "judge_validation", lambda *_: ConditionVerdict("ValidationSucceeded"))
     first = nodepool()
     metadata = msgspec.structs.replace(first.metadata, annotations={"dovetail.sh/pause": "nonsense"})
     controller = SimpleNamespace(_validation_by_key={})

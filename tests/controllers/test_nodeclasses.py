@@ -17,6 +17,7 @@ from dovetail.ports.cluster import Patch
 from dovetail.settings import Settings
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World
+from stories import node_pool
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 
@@ -30,6 +31,7 @@ class Keeper:
         self.kept = []
         self.told = []
         self.redefined = []
+        self.shifted_zones = {}
 
     def definition(self, node_class):
         return node_class.metadata.annotations.get("stamp"), node_class.status.instance_profile
@@ -37,7 +39,7 @@ class Keeper:
     async def keep(self, node_class, claims):
         names = tuple(claim.name for claim in claims)
         self.kept.append((node_class.name, names))
-        return Kept(600.0, "Waiting" if node_class.deleting and names else "")
+        return Kept(600.0, "Waiting" if node_class.deleting and names else "", self.shifted_zones)
 
 
 class Cloud:
@@ -50,9 +52,11 @@ class Cloud:
 class Recorder:
     def __init__(self):
         self.reasons = []
+        self.notices = []
 
     def publish(self, notice):
         self.reasons.append(notice.reason)
+        self.notices.append(notice)
 
 
 @pytest.fixture
@@ -69,7 +73,11 @@ def lived():
                 cluster=world, cloud=Cloud(), clock=world.clock, recorder=recorder, state=state, settings=Settings()
             )
             classes = NodeClassController(
-                context, nodeclass_reconciler, nodeclass_reconciler.told.append, nodeclass_reconciler.redefined.append
+                context,
+                context.cloud,
+                nodeclass_reconciler,
+                nodeclass_reconciler.told.append,
+                nodeclass_reconciler.redefined.append,
             )
             loops = [classes.run(), *(informer.run() for informer in state.informers)]
             tasks = [asyncio.create_task(loop) for loop in loops]
@@ -134,5 +142,29 @@ def test_a_class_that_waits_is_looked_at_when_its_last_claim_goes(lived):
         await world.delete(NODE_CLAIM, Key("", "one"))
         await asyncio.sleep(1)
         assert nodeclass_reconciler.kept[-1] == ("default", ())
+
+    lived(story)
+
+
+def test_a_zonal_shift_is_told_on_the_pools_that_may_use_the_zone_when_it_begins_and_ends(lived):
+    def told(recorder):
+        return [(each.about.name, each.reason, each.warning, each.message) for each in recorder.notices]
+
+    async def story(world, nodeclass_reconciler, recorder):
+        for name, zones in (("any", []), ("there", ["us-east-1a"]), ("elsewhere", ["us-east-1b"])):
+            wanted = [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones}] if zones else []
+            ref = {"group": REF.group, "kind": REF.kind, "name": "default"}
+            world.apply(node_pool(name, template={"nodeClassRef": ref, "requirements": wanted}))
+        other = {"group": REF.group, "kind": REF.kind, "name": "other"}
+        world.apply(node_pool("another-class", template={"nodeClassRef": other}))
+        nodeclass_reconciler.shifted_zones = {"us-east-1a": "use1-az1"}
+        await asyncio.sleep(1300)
+        began = "Zonal shift away from zone us-east-1a (use1-az1): no node is launched there"
+        assert told(recorder) == [(name, "ZonalShiftActive", True, began) for name in ("any", "there")]
+        recorder.notices.clear()
+        nodeclass_reconciler.shifted_zones = {}
+        await asyncio.sleep(1300)
+        ended = "Zonal shift ended in zone us-east-1a (use1-az1): nodes are launched there again"
+        assert told(recorder) == [(name, "ZonalShiftCleared", False, ended) for name in ("any", "there")]
 
     lived(story)

@@ -1,13 +1,17 @@
 """What a NodePool says it has is what its claims and nodes have, whatever changed last."""
 
 import asyncio
+import json
+
+import pytest
 
 from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.merge_patches import amounts
+from dovetail.model.annotated_fields import LAST_APPLIED
 from dovetail.model.kinds import KWOK_NODE_CLASS
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, NODE_POOL
 from stories import ACTING, deployment, live, node_class, node_pool
 
 SMALL = [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}]
@@ -99,3 +103,89 @@ def test_a_pool_hears_of_its_node_class_at_once():
         await life.until(lambda: ready(life) == "False", within=5)
 
     live(story, POOL)
+
+
+CONDITION = {"type", "status", "reason", "message", "lastTransitionTime", "observedGeneration"}
+
+
+def annotated(**annotations):
+    made = node_pool(disruption={"consolidateAfter": "1m"})
+    made["metadata"]["annotations"] = annotations
+    return made
+
+
+def conditions(life, kind):
+    """The conditions of all objects of a kind, as stored."""
+    objects = [each.plain for each in life.world.store.all(kind)]
+    return [condition for each in objects for condition in each.get("status", {}).get("conditions", ())]
+
+
+def annotate(life, **annotations):
+    life.world.api.patch(NODE_POOL, Key("", "default"), Patch({"metadata": {"annotations": annotations}}))
+
+
+def validation(life):
+    return next(each for each in conditions(life, NODE_POOL) if each["type"] == "ValidationSucceeded")
+
+
+@pytest.mark.parametrize("text", ["{", '{"policies": 3}'])
+def test_an_annotation_that_cannot_be_read_stops_the_pool_and_is_named_until_it_is_corrected(text):
+    async def story(life):
+        await asyncio.sleep(60)
+        assert not life.nodes
+        assert validation(life)["status"] == "False"
+        assert "metadata.annotations[dovetail.sh/repair]" in validation(life)["message"]
+        assert all(set(each) == CONDITION for each in conditions(life, NODE_POOL))
+        (event,) = life.events("NodePoolValidationFailed")
+        assert "dovetail.sh/repair" in event.message
+        annotate(life, **{"dovetail.sh/repair": "{}"})
+        await life.until(lambda: life.running(1))
+        assert validation(life)["status"] == "True"
+
+    live(story, node_class(), annotated(**{"dovetail.sh/repair": text}), deployment(replicas=1))
+
+
+def test_an_annotation_takes_effect_and_ends_without_drift():
+    async def story(life):
+        await life.until(lambda: life.running(1) and life.settled())
+        before = life.claims
+        annotate(life, **{"dovetail.sh/consolidation-grace-period": "2h"})
+        await asyncio.sleep(60)
+        pools = life.parts.manager.state.nodepools.items
+        assert str(pools[Key("", "default")].spec.disruption.consolidation_grace_period) == "2h"
+        annotate(life, **{"dovetail.sh/consolidation-grace-period": None})
+        await asyncio.sleep(60)
+        assert pools[Key("", "default")].spec.disruption.consolidation_grace_period is None
+        assert [each.name for each in life.claims] == [each.name for each in before]
+        assert not any(each.has("Drifted") for each in life.claims)
+
+    live(story, node_class(), annotated(), deployment(replicas=1), settings=ACTING)
+
+
+def test_a_field_that_the_crd_dropped_is_named_in_the_condition_and_in_an_event():
+    async def story(life):
+        await life.until(lambda: life.running(1))
+        assert validation(life)["status"] == "True"
+        assert "spec.repair" in validation(life)["message"]
+        (event,) = life.events("FieldDropped")
+        assert event.type == "Warning"
+        assert "dovetail.sh/repair: '{}'" in event.message
+        annotate(life, **{"dovetail.sh/repair": "{}"})
+        await life.until(lambda: validation(life)["message"] == "")
+
+    applied = json.dumps(node_pool(repair={}))
+    live(story, node_class(), annotated(**{LAST_APPLIED: applied}), deployment(replicas=1))
+
+
+def test_every_condition_is_written_with_all_its_fields():
+    async def story(life):
+        seen = []
+        for replicas in (9, 0):
+            life.world.apply(deployment(replicas=replicas))
+            for _ in range(30):
+                await asyncio.sleep(10)
+                seen += [*conditions(life, NODE_POOL), *conditions(life, NODE_CLAIM)]
+        assert {"Consolidatable", "Initialized", "Launched", "Ready", "Registered"} <= {each["type"] for each in seen}
+        assert all(set(each) == CONDITION for each in seen)
+
+    live(story, node_class(), POOL, deployment(replicas=9), settings=ACTING)

@@ -18,9 +18,12 @@ from dovetail.core.disruption.events import TOLD, refused
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.core.disruption.validation import revalidate
-from dovetail.core.explain.node import deciding_refusal, explain_node, refusals_by_node
+from dovetail.core.explain.node import explain_node, refusals_by_node
+from dovetail.core.explain.obstacles import MethodView
+from dovetail.core.explain.verdict import find_verdict
 from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.core.provisioning.plan import plan_provisioning
+from dovetail.core.verdict_wording import verdict_line
 from dovetail.dashboard.waiting_for import reasons_in_plan, waits_in
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.conditions import find
@@ -90,7 +93,9 @@ def test_drift_that_a_replacement_has_as_well_names_it():
 
 
 def test_a_node_that_no_method_speaks_of_waits_for_another_command():
-    assert deciding_refusal({}, "a") == Refusal(RefusalCode("AnotherFirst"), node_ref("a"))
+    verdict = find_verdict([MethodView("drift", Reason.DRIFTED)], None, in_set=False)
+    assert (verdict.outcome, verdict.code) == ("CanLeave", "AnotherFirst")
+    assert verdict_line(verdict, NOON) == "Can leave in a later pass by drift: another command goes first"
 
 
 def test_a_command_whose_simulation_differs_by_now_keeps_what_hinders_it():
@@ -133,16 +138,16 @@ def test_every_consumer_shows_the_same_refusal_of_a_node(seed):
     refusals = refusals_by_node(plan)
     for left in document["leftAlone"]:
         name = left["node"]
-        deciding = deciding_refusal(refusals.get(name, {}), name)
-        shown = (deciding.code, wording.message(deciding))
-        assert (left["code"], left["because"]) == shown
-        assert (reasons_in_plan(document)[name]["code"], reasons_in_plan(document)[name]["because"]) == shown
-        assert page[name]["code"] in {deciding.code, "Draining", "Disrupting", "Unhealthy", "Coming"}
         explained = node_document(explain_node(_node(found, name), context))
+        assert left["verdict"] == explained["verdict"]
+        shown = (left["code"], left["because"])
+        assert left["because"] in explained["verdict"]["line"]
+        assert (reasons_in_plan(document)[name]["code"], reasons_in_plan(document)[name]["because"]) == shown
+        assert page[name]["code"] in {left["code"], "Draining", "Disrupting", "Unhealthy", "Coming"}
         for method in explained["methods"]:
             refusal = refusals[name].get(method["method"])
             told = {each["code"]: each["message"] for each in method["obstacles"]}
-            assert refusal is None or refusal.code in told
+            assert refusal is None or refusal.code in told or refusal.code is RefusalCode.BUDGET
     _agree_on_numbers(plan, found)
 
 

@@ -10,6 +10,7 @@ from acceptance.fleet import cluster, running, shielded, worker
 from builders import NOON, nodepool
 from dashboard.pages import page_served
 from dovetail.cli.app import app
+from dovetail.core.savings import NEVER_EXPIRES
 from dovetail.manifest.snapshot_file import read_snapshot_file, snapshot_bytes
 from dovetail.observe.ledger import SqliteLedger
 from dovetail.ports.ledger import (
@@ -46,7 +47,9 @@ def some_cluster():
 
 def decided(number, reason, before, after, outcome=DecisionOutcome.DONE):
     at = NOON - timedelta(hours=number)
-    facts = LedgerNode(nodeclaim=f"claim-{number}", node=f"node-{number}", nodepool="default", price=before)
+    facts = LedgerNode(
+        nodeclaim=f"claim-{number}", node=f"node-{number}", nodepool="default", price=before, expires_at=NEVER_EXPIRES
+    )
     entry = LedgerEntry(
         id=f"decision-{number}",
         at=at,
@@ -58,7 +61,8 @@ def decided(number, reason, before, after, outcome=DecisionOutcome.DONE):
         cost_after=after,
         considered=WEIGHED if number == 2 else None,
     )
-    return entry, LedgerEnding(outcome=outcome, at=at + timedelta(minutes=1))
+    made = (LedgerNode(nodeclaim=f"new-{number}", nodepool="default", price=after),) if after else ()
+    return entry, LedgerEnding(outcome=outcome, at=at + timedelta(minutes=1), made=made)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +79,8 @@ def ledger(tmp_path_factory):
     ):
         kept.open(entry)
         kept.close(entry.id, ending)
+        if ending.outcome is DecisionOutcome.DONE:
+            kept.gone(entry.id, entry.nodes[0].nodeclaim, entry.at)
     kept.stop()
     return path
 
@@ -125,14 +131,16 @@ def test_a_document_of_the_page_is_that_of_the_command(path, command, served, ke
 )
 def test_decisions_are_those_of_history(query, options, served, ledger):
     answer = served.ask(f"/api/history{query}").json
-    assert answer == printed("history", "--ledger", ledger, *options)
+    assert answer == printed("history", "--ledger", ledger, "--until", NOON.isoformat(), *options)
     assert answer["decisions"]
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_decision_has_the_plan_and_refusals_of_the_history_command(number, served, ledger):
     answer = served.ask(f"/api/decision/decision-{number}").json
-    assert answer == printed("history", f"decision-{number}", "--ledger", ledger)
+    command = printed("history", f"decision-{number}", "--ledger", ledger)
+    later = {key: command[key] for key in ("saved", "savedUntil", "savingPerHour")}  # the command is asked months later
+    assert answer | later == command
     assert (answer["plan"] is None, answer["refusals"] is None) == (number == 1, number == 1)
 
 
@@ -141,19 +149,25 @@ def test_a_duration_counts_back_from_the_time_of_the_snapshot(served):
     assert ids == ["decision-1", "decision-2"]
 
 
-def test_savings_count_only_successful_decisions(served):
+def test_savings_are_dollars_of_successful_commands(served):
     answer = served.ask("/api/savings").json
     assert answer["byReason"] == [
-        {"reason": "Empty", "decisions": 2, "nodes": 2, "pods": 0, "savingPerHour": 1.5},
-        {"reason": "Underutilized", "decisions": 1, "nodes": 1, "pods": 0, "savingPerHour": 0.75},
-        {"reason": "Drifted", "decisions": 1, "nodes": 1, "pods": 0, "savingPerHour": -0.5},
+        {"reason": "Empty", "commands": 2, "nodes": 2, "saved": 2.5},
+        {"reason": "Underutilized", "commands": 2, "nodes": 2, "saved": 1.5},
+        {"reason": "Drifted", "commands": 1, "nodes": 1, "saved": -50.0},
     ]
-    assert answer["savingPerHour"] == 1.75
-    assert [each["savingPerHour"] for each in answer["steps"]] == [-0.5, 0.0, 0.75, 1.75]
+    assert (answer["saved"], answer["savingPerHour"], answer["notCounted"]) == (-46.0, 1.75, 0)
+    assert (answer["since"], answer["until"]) == ("2026-01-01T08:00:00Z", "2026-01-05T12:00:00Z")
+    assert (answer["steps"][0]["saved"], answer["steps"][-1]["saved"]) == (0.0, -46.0)
     assert answer["costPerHour"] == 4.0
     assert 0 < answer["lowerBoundPerHour"] <= answer["costPerHour"]
     assert answer["lowerBoundAt"] == answer["at"]
-    assert served.ask("/api/savings?since=24h").json["savingPerHour"] == 2.25
+
+
+def test_a_window_has_what_older_commands_saved_in_it(served):
+    answer = served.ask("/api/savings?since=24h").json
+    assert (answer["saved"], answer["since"]) == (-8.0, "2026-01-04T12:00:00Z")
+    assert answer["byReason"][-1] == {"reason": "Drifted", "commands": 1, "nodes": 1, "saved": -12.0}
 
 
 def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
@@ -162,7 +176,9 @@ def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
             "decisions": [],
             "missing": "this process keeps no ledger, so there are no past decisions",
         }
-        assert page.ask("/api/savings").json["costPerHour"] == 4.0
+        answer = page.ask("/api/savings").json
+        assert (answer["costPerHour"], answer["saved"], answer["steps"]) == (4.0, None, [])
+        assert answer["missing"] == "this process keeps no ledger, so past savings are not known"
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,38 @@
 """Tiles and details of nodes: correct values, and no labels that may contain secrets."""
 
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from acceptance.fleet import cluster, running, worker
 from builders import NOON, nodepool
+from dovetail import dashboard
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.dashboard.nodes import NodeSummaries, is_shown, node_details, state_of, summary_of
 from dovetail.dashboard.waiting_for import reasons_in_plan
+from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import ClusterNode
 
 
 def tiles_of(snapshot):
     said = reasons_in_plan(plan_document(plan_disruption(snapshot, thorough=True), snapshot))
     return NodeSummaries().of(snapshot, said)
+
+
+def cordoned(each):
+    node = structs.replace(each.node, spec=structs.replace(each.node.spec, unschedulable=True))
+    return ClusterNode(node, each.claim)
+
+
+def test_every_refusal_code_has_a_short_name_on_the_page():
+    text = (Path(dashboard.__file__).parent / "static" / "labels.js").read_text()
+    named = dict(re.findall(r'(\w+): "([^"]+)"', text))
+    assert named.keys() == {code.value for code in RefusalCode} | {"Next"}
+    assert len({*named.values()}) >= len(named) - 2  # a node being disrupted has two codes
 
 
 def test_a_tile_has_the_properties_and_requests_of_the_node():
@@ -33,7 +50,8 @@ def test_a_tile_has_the_reason_of_the_plan():
     assert found["a"]["because"] == "Empty: would be deleted in the next pass"
     assert found["a"]["code"] == "Next"
     assert found["b"]["code"] == "Budget"
-    assert "allows 1 for Empty" in found["b"]["because"]
+    assert found["b"]["because"] == "budget '1' of nodepool default allows 1 node, taken by 1 other first"
+    assert found["b"]["by"] == "emptiness"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +62,8 @@ def test_a_tile_has_the_reason_of_the_plan():
         (worker("a", labels={"karpenter.sh/registered": "false"}), "Registering"),
         (ClusterNode(None, worker("a").claim), "Lost"),
         (ClusterNode(worker("a").node, None), "Ready"),
+        (cordoned(worker("a")), "Cordoned"),
+        (cordoned(worker("a", labels={"karpenter.sh/registered": "false"})), "Registering"),
     ],
 )
 def test_the_state_is_one_word(node, state):

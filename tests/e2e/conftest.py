@@ -9,7 +9,7 @@ import pytest
 from e2e.components import build
 from e2e.controlplane.slate import wipe
 from e2e.controlplane.stack import ControlPlane
-from e2e.running import KARPENTER, OWN, install_crds
+from e2e.running import KARPENTER, KARPENTER_AWS, OWN, install_crds
 from e2e.spreading import Spreading, rank_of
 
 HERE = Path(__file__).parent
@@ -92,6 +92,9 @@ def namespace(cluster: ControlPlane, namespace_numbers: Iterator[int]) -> str:
 @pytest.fixture(scope="module", params=[OWN, KARPENTER])
 def crd_owner(request: pytest.FixtureRequest) -> str:
     """Whose CRDs the cluster has: a test that asks for them runs on ours, and on Karpenter's unchanged."""
+    if request.param == KARPENTER and request.node.get_closest_marker("needs_ec2_node_class"):
+        require_binaries(build.DECODER)
+        return KARPENTER_AWS
     if request.param == KARPENTER:
         require_binaries(build.KARPENTER)
     return str(request.param)

@@ -51,8 +51,8 @@ def deployment(replicas, cpu="1"):
     }
 
 
-OWN, KARPENTER = "own", "karpenter"
-"""Whose custom resource definitions a cluster has."""
+OWN, KARPENTER, KARPENTER_AWS = "own", "karpenter", "karpenter-aws"
+"""Whose custom resource definitions a cluster has: ours, or those of Karpenter's kwok or AWS provider."""
 
 
 @functools.cache
@@ -60,7 +60,8 @@ def crds(whose=OWN):
     """The custom resource definitions: ours as the command prints them, Karpenter's as its module has them."""
     if whose == OWN:
         return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
-    found = (build.binaries_dir(build.KARPENTER) / "crds").glob("*.yaml")
+    recipe = build.DECODER if whose == KARPENTER_AWS else build.KARPENTER
+    found = (build.binaries_dir(recipe) / "crds").glob("*.yaml")
     return "\n---\n".join(path.read_text() for path in sorted(found))
 
 
@@ -73,6 +74,27 @@ def install_crds(cluster, whose=OWN):
         cluster.kubectl("delete", "crd", "--wait=true", *sorted(names))
     cluster.kubectl("apply", "-f", "-", input=crds(whose))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+
+
+def spelled(pool, whose):
+    """A NodePool with the fields that Karpenter's custom resource definitions drop as annotations, if it has to be."""
+    if whose == OWN:
+        return pool
+    spec, annotations = {**pool["spec"]}, {}
+    disruption = {**spec.get("disruption", {})}
+    for holder, field, annotation in (
+        (spec, "repair", "dovetail.sh/repair"),
+        (disruption, "consolidationGracePeriod", "dovetail.sh/consolidation-grace-period"),
+        (disruption, "expireAfter", "dovetail.sh/soft-expire-after"),
+        (disruption, "actionControls", "dovetail.sh/action-controls"),
+        (disruption, "genericPerActionControls", "dovetail.sh/action-controls"),
+        (disruption, "budgets", "dovetail.sh/budgets"),
+    ):
+        if field in holder and (field != "budgets" or any("action" in each for each in holder[field])):
+            value = holder.pop(field)
+            annotations[annotation] = value if isinstance(value, str) else json.dumps(value)
+    kept = {"disruption": disruption} if "disruption" in spec else {}
+    return {**pool, "metadata": {**pool["metadata"], "annotations": annotations}, "spec": {**spec, **kept}}
 
 
 ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "DOVETAIL_DASHBOARD_PORT": "0", "DOVETAIL_LEDGER": "off"}

@@ -9,11 +9,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 APART = frozenset(
     {
+        "test_action_fields.py",
         "test_brakes.py",
         "test_daemonset_requests.py",
         "test_deploy.py",
         "test_disruption.py",
         "test_faults.py",
+        "test_helm.py",
         "test_hostname_spread.py",
         "test_leadership.py",
         "test_manual.py",
@@ -25,6 +27,7 @@ APART = frozenset(
 LONGEST = (
     "test_brakes.py",
     "test_adoption.py",
+    "test_adoption_aws.py",
     "test_scheduler_agreement.py",
     "test_life.py",
     "test_deploy.py",
@@ -39,6 +42,9 @@ LONGEST = (
     "test_dashboard_auth.py",
     "test_leadership.py",
     "test_manual.py",
+    "test_karpenter_chart.py",
+    "test_action_fields.py",
+    "test_helm.py",
 )
 """Files of which a test, or the whole where it is not taken apart, takes half a minute or more."""
 

@@ -11,9 +11,10 @@ from dovetail.cloud.aws.clients import AwsClients
 from e2e.controlplane.api import MERGE, eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, condition
 
-pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
+pytestmark = pytest.mark.needs_ec2_node_class
 
 NAME = "demo"
+ROLE = f"KarpenterNodeRole-{NAME}"
 CLASS = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses/default"
 ACCESS = {
     "AWS_ACCESS_KEY_ID": "test",
@@ -42,7 +43,7 @@ async def furnish():
         network = {"subnetIds": [subnet["SubnetId"] for subnet in subnets]}
         role = "arn:aws:iam::123456789012:role/eks"
         await aws.call("eks", "create_cluster", name=NAME, version="1.31", roleArn=role, resourcesVpcConfig=network)
-        await aws.call("iam", "create_role", RoleName="nodes", AssumeRolePolicyDocument="{}")
+        await aws.call("iam", "create_role", RoleName=ROLE, AssumeRolePolicyDocument="{}")
         found = await aws.collect("ec2", "describe_images", "Images", Owners=["amazon"])
         return {image.get("Architecture"): image["ImageId"] for image in found}
     finally:
@@ -57,7 +58,7 @@ def node_class(images, **spec):
         "securityGroupSelectorTerms": default,
         "amiFamily": "AL2023",
         "amiSelectorTerms": [{"id": images["x86_64"]}, {"id": images["arm64"]}],
-        "role": "nodes",
+        "role": ROLE,
     }
     return {
         "apiVersion": "karpenter.k8s.aws/v1",

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
+from cloud.aws.account import iam_guard
 from cloud.aws.nodes import booting
 from cloud.aws.proxy import proxied
 from cloud.aws.server import moto_server
@@ -15,7 +16,7 @@ from e2e.controlplane.api import eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, claims, deployment, nodes, running, settled
 from e2e.test_aws import ACCESS, NAME, controller, furnish, node_class
 
-pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
+pytestmark = pytest.mark.needs_ec2_node_class
 
 REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 REQUIREMENTS = [
@@ -49,6 +50,7 @@ def ec2(cluster):
 
     async def main(moto):
         async with alive(moto) as proxy:
+            proxy.guard = iam_guard(NAME)
             box["proxy"] = proxy
             started.set()
             await asyncio.to_thread(ended.wait)
@@ -62,6 +64,7 @@ def ec2(cluster):
             assert started.wait(60)
             images = asyncio.run(furnish())
             yield box["proxy"], {**ACCESS, "AWS_ENDPOINT_URL": box["proxy"].address}, images
+            assert box["proxy"].guard.denied == []  # Karpenter's role is enough
         finally:
             ended.set()
             thread.join(30)

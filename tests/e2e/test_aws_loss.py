@@ -12,7 +12,7 @@ from e2e.test_aws import controller, node_class
 from e2e.test_aws_life import REF, REQUIREMENTS, ec2, instances, own_terms
 from e2e.test_termination import draining, gone, only, silence
 
-pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
+pytestmark = pytest.mark.needs_ec2_node_class
 
 
 async def terminate(instance):

@@ -6,18 +6,18 @@ import pytest
 import yaml
 
 from dovetail.manifest.schema import KINDS
-from dovetail.manifest.schema_check import RULES_BY_CEL
+from dovetail.manifest.schema_check import RULES_BY_TEXT
 from dovetail.manifest.validation import faults_of, scope_of
 from e2e.controlplane.api import MERGE, eventually
 from e2e.controlplane.slate import wipe
 from e2e.running import install_crds
 from manifest.corpus import CASES, KWOK_REF, TAINT, budgeted, claim, disrupted, named, node_class, pool, required
-from manifest.ec2nodeclass_corpus import EC2_CASES
+from manifest.ec2nodeclass_corpus import EC2_CASES, ec2_class
 from manifest.seed_examples import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "deploy" / "crds"
-MESSAGES = {rule.message for rule in RULES_BY_CEL.values()}
+MESSAGES = {rule.message for rule in RULES_BY_TEXT.values()}
 POOLS = "/apis/karpenter.sh/{}/nodepools"
 
 
@@ -57,7 +57,9 @@ def make(api, document, **metadata):
 @pytest.mark.parametrize("case", [*EXAMPLES, *CASES, *EC2_CASES], ids=str)
 def test_the_server_agrees_with_validate(server, case):
     reply = server.api.post(f"{path_of(case.document)}?dryRun=All", case.document)
-    if case.fault and not case.server_accepts:
+    if case.server_refuses:
+        assert reply.status == 422, reply.body
+    elif case.fault and not case.server_accepts:
         assert reply.status == 422, reply.body
         said = [message for message in MESSAGES if case.fault in message]
         assert not said or any(message in reply.body["message"] for message in said)
@@ -85,22 +87,41 @@ def test_a_node_class_is_ready_from_the_start(api):
     assert (condition["type"], condition["status"]) == ("Ready", "True")
 
 
+DISRUPTION = {
+    "consolidationPolicy": "WhenEmptyOrUnderutilized",
+    "consolidateAfter": "0s",
+    "budgets": [{"nodes": "10%"}],
+}
+"""What the API server fills in, under Karpenter's CRDs and under ours."""
+
+
 def test_a_v1beta1_pool_read_as_v1_keeps_its_soft_expiration(api):
     make(api, pool("v1beta1"))
     spec = api.get(POOLS.format("v1") + "/default").expect()["spec"]
-    assert spec["disruption"] == {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}
-    assert "expireAfter" not in spec["template"]["spec"]
+    old = {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}
+    assert spec["disruption"] == {**DISRUPTION, **old}
+    assert spec["template"]["spec"]["expireAfter"] == "Never"
 
 
 @pytest.mark.parametrize(
     "document", [pool(), disrupted(consolidateAfter="30s"), disrupted()], ids=["no block", "block", "empty"]
 )
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_v1_pool_gains_no_expiration(api, document, version):
+def test_a_v1_pool_gains_the_defaults_of_karpenter_and_no_soft_expiration(api, document, version):
     make(api, document)
     spec = api.get(POOLS.format(version) + "/default").expect()["spec"]
-    assert "expireAfter" not in spec["template"]["spec"]
-    assert spec.get("disruption", {}) == document["spec"].get("disruption", {})
+    assert spec["template"]["spec"]["expireAfter"] == "720h"
+    assert spec["disruption"] == {**DISRUPTION, **document["spec"].get("disruption", {})}
+
+
+def test_other_kinds_gain_the_defaults_of_karpenter(api):
+    made = make(api, claim())
+    assert made["spec"]["expireAfter"] == "720h"
+    assert make(api, claim("v1beta1"), name="old")["spec"]["expireAfter"] == "Never"
+    options = {"httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpTokens": "required"}
+    assert make(api, ec2_class())["spec"]["metadataOptions"] == {**options, "httpPutResponseHopLimit": 1}
+    old = make(api, ec2_class("v1beta1"), name="old")
+    assert old["spec"]["metadataOptions"] == {**options, "httpPutResponseHopLimit": 2}
 
 
 @pytest.mark.parametrize(
@@ -121,7 +142,8 @@ def test_a_v1beta1_pool_can_be_updated_through_either_version(api, document, ver
     api.patch(f"{path}/status", {"status": {"nodes": 3}}).expect()
     api.patch(path, {"spec": {"weight": 9}}).expect()
     spec = api.get(POOLS.format("v1beta1") + "/default").expect()["spec"]
-    assert spec == {**made["spec"], "weight": 9}
+    filled = {"consolidateAfter": "0s", "budgets": DISRUPTION["budgets"], **made["spec"]["disruption"]}
+    assert spec == {**made["spec"], "disruption": filled, "weight": 9}
 
 
 def test_a_v1_pool_with_a_wait_survives_an_edit_through_v1beta1(api):
@@ -137,7 +159,7 @@ def test_fields_of_both_generations_survive_storage(api):
             "consolidateAfter": "1m",
             "consolidationGracePeriod": "30m",
             "expireAfter": "Never",
-            "budgets": [{"nodes": 5, "action": "Drift"}, {"nodes": "10%", "reasons": ["Expired"]}],
+            "budgets": [{"nodes": "5", "action": "Drift"}, {"nodes": "10%", "reasons": ["Expired"]}],
             "actionControls": {"Drift": {"disruptAfter": "1h", "budgets": [{"nodes": "1"}]}},
         },
         repair={"policies": [{"conditionType": "Ready", "toleration": "45m"}]},
@@ -188,7 +210,7 @@ def test_unknown_fields_are_dropped_silently(api):
     document = named(pool(), "odd")
     document["spec"]["disruption"] = {"consolidateAfterr": "1m"}
     make(api, document)
-    assert api.get(POOLS.format("v1") + "/odd").expect()["spec"]["disruption"] == {}
+    assert api.get(POOLS.format("v1") + "/odd").expect()["spec"]["disruption"] == DISRUPTION
 
 
 def test_our_examples_are_accepted_by_kubectl_at_its_strictest(api, server):

@@ -14,7 +14,7 @@ from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, claims, deployme
 
 pytestmark = pytest.mark.once("who leads is decided by a Lease")
 
-LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/dovetail-leader-election"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/karpenter-leader-election"
 
 
 def replica(cluster, name, **variables):

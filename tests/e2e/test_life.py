@@ -13,7 +13,7 @@ from e2e.controlplane.api import eventually
 from e2e.controlplane.slate import wipe
 from e2e.invariants import POOL, judged, record_of, unrest, voluntarily
 from e2e.leaving import SMALL, pool
-from e2e.running import NODE_CLASS, OWN, apply, controller, install_crds
+from e2e.running import NODE_CLASS, apply, controller, install_crds, spelled
 from e2e.watching import Watcher
 
 FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
@@ -31,17 +31,13 @@ POOLS = {  # disruption, pods before, pods after
     "shut": (NEVER, 2, 2),
     "protected": (NEVER, 2, 2),
 }
-NEEDS_OWN_CRDS = {
-    "waiting": "Karpenter's NodePool has no disruption.consolidationGracePeriod",
-    "expiring": "Karpenter's NodePool has no disruption.expireAfter",
-}
 DRIFTS = ("drifting", "guarded", "shut", "protected")
 GUARDED_FOR = timedelta(seconds=25)
 
 
-def named(name):
+def named(name, crd_owner):
     template = {"requirements": [LARGE if name == "single" else SMALL, ON_DEMAND]}
-    return pool(name, template=template, disruption=POOLS[name][0])
+    return spelled(pool(name, template=template, disruption=POOLS[name][0]), crd_owner)
 
 
 def workload(name):
@@ -67,11 +63,11 @@ def everything(things):
 class Life:
     """The cluster, and what was seen of it."""
 
-    def __init__(self, cluster, watcher, namespace, pools):
+    def __init__(self, cluster, watcher, namespace, crd_owner):
         self.cluster = cluster
+        self.crd_owner = crd_owner
         self.namespace = namespace
         self.watcher = watcher
-        self.pools = pools
         self.first = {}
         self.guarded_until = self.shut_until = None
 
@@ -107,11 +103,11 @@ class Life:
 
     def begin(self):
         """Set the scene."""
-        apply(self.cluster, everything([NODE_CLASS, *map(named, self.pools)]))
-        apply(self.cluster, everything(each for name in self.pools for each in workload(name)), self.namespace)
-        self.until(lambda: all(self.runs(name, POOLS[name][1]) for name in self.pools), "every pod runs")
+        apply(self.cluster, everything([NODE_CLASS, *(named(name, self.crd_owner) for name in POOLS)]))
+        apply(self.cluster, everything(each for name in POOLS for each in workload(name)), self.namespace)
+        self.until(lambda: all(self.runs(name, POOLS[name][1]) for name in POOLS), "every pod runs")
         self.until(lambda: not unrest(self.cluster), "every claim has its node")
-        self.first = {name: self.nodes(name) for name in self.pools}
+        self.first = {name: self.nodes(name) for name in POOLS}
 
     def upset(self):
         """Give every pool its reason to move."""
@@ -123,16 +119,14 @@ class Life:
         drifted = {"spec": {"template": {"metadata": {"labels": {"version": "new"}}}}}
         for name in DRIFTS:
             kubectl("patch", "nodepool", name, "--type=merge", "-p", json.dumps(drifted))
-        if "expiring" in self.pools:
-            self.expire_after("1s")
-        for name in self.pools:
-            _, before, after = POOLS[name]
+        self.expire_after("1s")
+        for name, (_, before, after) in POOLS.items():
             if before != after:
                 kubectl("scale", "deployment", name, "-n", self.namespace, f"--replicas={after}")
 
     def expire_after(self, span):
-        patch = json.dumps({"spec": {"disruption": {"expireAfter": span}}})
-        self.cluster.kubectl("patch", "nodepool", "expiring", "--type=merge", "-p", patch)
+        patch = spelled({"metadata": {}, "spec": {"disruption": {"expireAfter": span}}}, self.crd_owner)
+        self.cluster.kubectl("patch", "nodepool", "expiring", "--type=merge", "-p", json.dumps(patch))
 
     def _guard(self):
         """Protection counts from the creation of a pod."""
@@ -158,17 +152,15 @@ def life(control_plane, crd_owner):
     wipe(control_plane.api)
     install_crds(control_plane, crd_owner)
     namespace = control_plane.create_namespace(f"life-{crd_owner}")  # that of the other owner's run is still going
-    pools = [name for name in POOLS if crd_owner == OWN or name not in NEEDS_OWN_CRDS]
     acting = {"DOVETAIL_DISRUPTION": "on", "DOVETAIL_CATALOG": "generic", "DISABLE_LEADER_ELECTION": "true"}
     with Watcher(control_plane) as watcher, controller(control_plane, **acting) as process:
-        life = Life(control_plane, watcher, namespace, pools)
+        life = Life(control_plane, watcher, namespace, crd_owner)
         life.begin()
         life.upset()
         yield life
         assert "Traceback" not in process.log.read_text(), process.tail(60)
 
 
-@pytest.mark.needs_own_crds(NEEDS_OWN_CRDS["expiring"])
 def test_soft_expiration_replaces_one_node_after_the_other(life):
     life.until(lambda: not set(life.nodes("expiring")) & set(life.first["expiring"]), "the old ones are gone")
     life.expire_after("Never")
@@ -201,7 +193,6 @@ def test_empty_nodes_go_without_replacement(life):
     assert {(record["reason"], record["replacements"]) for _, record in life.marks("empty")} == {("Empty", 0)}
 
 
-@pytest.mark.needs_own_crds(NEEDS_OWN_CRDS["waiting"])
 def test_a_node_whose_pods_just_moved_is_left_alone_for_the_grace_period(life):
     (node,) = life.first["waiting"]
     life.until(lambda: not life.nodes("waiting"), "it is gone")
@@ -236,9 +227,9 @@ def test_in_the_end_nothing_is_left_behind_and_no_law_was_broken(life):
     assert unrest(life.cluster) == []
     assert set(life.nodes("protected")) == set(life.first["protected"])
     assert life.marks("protected") == []
-    ceilings = {name: 1 for name in life.pools if POOLS[name][0] is NEVER}
+    ceilings = {name: 1 for name, (disruption, _, _) in POOLS.items() if disruption is NEVER}
     judge = judged(life.watcher.history(), ceilings)
     assert judge.broken == []
-    rolled = {"drifting", "expiring", "guarded", "shut"} & set(life.pools)
+    rolled = ("drifting", "expiring", "guarded", "shut")
     assert len(judge.evicted) >= sum(POOLS[name][1] for name in rolled), "what rolls moves every pod"
-    assert len(judge.most_away) == len(life.pools) - 1
+    assert len(judge.most_away) == len(POOLS) - 1

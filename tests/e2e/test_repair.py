@@ -3,10 +3,20 @@
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from e2e.controlplane.api import eventually
-from e2e.running import NODE_CLASS, NODE_POOL, apply, claims, controller, deployment, nodes, running, settled
+from e2e.running import (
+    KARPENTER,
+    NODE_CLASS,
+    NODE_POOL,
+    apply,
+    claims,
+    controller,
+    deployment,
+    nodes,
+    running,
+    settled,
+    spelled,
+)
 
 
 def pool(**spec):
@@ -20,6 +30,15 @@ def pdb():
 
 def names(cluster):
     return {node["metadata"]["name"] for node in nodes(cluster)}
+
+
+def conditions(cluster):
+    (found,) = cluster.api.items("/apis/karpenter.sh/v1/nodepools")
+    return found.get("status", {}).get("conditions", [])
+
+
+def ready(cluster):
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions(cluster))
 
 
 def started(cluster, namespace, pods, *manifests):
@@ -48,16 +67,12 @@ def reasons(cluster):
     return {event["reason"] for event in cluster.api.items("/api/v1/events")}
 
 
-NO_REPAIR = pytest.mark.needs_own_crds("Karpenter's NodePool has no spec.repair")
-
-
-@NO_REPAIR
-def test_an_unhealthy_node_is_replaced_by_force_whatever_protects_its_pods(prepared, namespace):
+def test_an_unhealthy_node_is_replaced_by_force_whatever_protects_its_pods(prepared, crd_owner, namespace):
     cluster = prepared
     repair = {"policies": [{"conditionType": "KernelDeadlock", "toleration": "5s"}]}
     with controller(cluster):
         apply(cluster, pdb(), namespace)
-        old = started(cluster, namespace, 2, pool(repair=repair))
+        old = started(cluster, namespace, 2, spelled(pool(repair=repair), crd_owner))
         for pod in running(cluster, namespace):
             name = pod["metadata"]["name"]
             cluster.kubectl("annotate", "pod", name, "-n", namespace, "karpenter.sh/do-not-disrupt=true")
@@ -66,17 +81,52 @@ def test_an_unhealthy_node_is_replaced_by_force_whatever_protects_its_pods(prepa
         assert "NodeRepair" in reasons(cluster)
 
 
-@NO_REPAIR
-def test_a_pool_without_a_repair_block_keeps_its_nodes(prepared, namespace):
+def test_a_pool_without_a_repair_block_keeps_its_nodes(prepared, crd_owner, namespace):
     cluster = prepared
     with controller(cluster):
         old = started(cluster, namespace, 1, pool())
         turn(cluster, old, "KernelDeadlock", "True")
         cluster.kubectl("patch", "nodepool", "default", "--type=merge", "-p", '{"spec":{"weight":7}}')
         assert names(cluster) == {old}
-        repair = json.dumps({"spec": {"repair": {"defaultTolerationDuration": "1s"}}})
-        cluster.kubectl("patch", "nodepool", "default", "--type=merge", "-p", repair)
+        repair = spelled({"metadata": {}, "spec": {"repair": {"defaultTolerationDuration": "1s"}}}, crd_owner)
+        cluster.kubectl("patch", "nodepool", "default", "--type=merge", "-p", json.dumps(repair))
         eventually(lambda: replaced(cluster, namespace, 1, old), "the pool asks for repair, and gets it", within=60)
+
+
+def lacks_fields(process):
+    of_this_process = process.log.read_text().rpartition("dovetail starts")[2]
+    return "lacks fields of Dovetail" in of_this_process
+
+
+def test_a_field_that_the_crds_dropped_is_named_with_the_annotation_that_works(prepared, crd_owner):
+    cluster = prepared
+    lost = json.dumps(pool(repair={"defaultTolerationDuration": "1s"}))
+    with controller(cluster) as process:
+        apply(cluster, NODE_CLASS)
+        cluster.kubectl("apply", "--validate=false", "-f", "-", input=lost)
+        eventually(lambda: ready(cluster), "the pool is ready", within=60)
+        if crd_owner == KARPENTER:
+            eventually(lambda: "FieldDropped" in reasons(cluster), "an event names the field", within=30)
+            eventually(lambda: lacks_fields(process), "the log names the fields that the CRD lacks", within=30)
+        else:
+            assert not lacks_fields(process)
+        (message,) = [each["message"] for each in conditions(cluster) if each["type"] == "ValidationSucceeded"]
+        assert ("dovetail.sh/repair" in message) == (crd_owner == KARPENTER)
+
+
+def test_an_annotation_that_differs_from_its_field_stops_the_pool_and_is_named(prepared, crd_owner):
+    cluster = prepared
+    budgets = {"consolidateAfter": "1s", "budgets": [{"nodes": "1"}]}
+    with controller(cluster):
+        apply(cluster, NODE_CLASS)
+        apply(cluster, pool(disruption=budgets))
+        eventually(lambda: ready(cluster), "the pool is ready", within=60)
+        cluster.kubectl("annotate", "nodepool", "default", 'dovetail.sh/budgets=[{"nodes": "2"}]')
+        eventually(lambda: not ready(cluster), "the pool is not ready", within=60)
+        (message,) = [each["message"] for each in conditions(cluster) if each["type"] == "ValidationSucceeded"]
+        assert "metadata.annotations[dovetail.sh/budgets]: differs from spec.disruption.budgets" in message
+        cluster.kubectl("annotate", "nodepool", "default", "dovetail.sh/budgets-")
+        eventually(lambda: ready(cluster), "the pool is ready again", within=60)
 
 
 def test_a_staged_spot_warning_moves_the_pods(prepared, namespace):

@@ -41,7 +41,7 @@ BOMBS = {
     "gzip-twice": (gzip.compress(zeros(400)), "is not"),
     "flow-nesting": (b"kind: Snapshot\na: " + b"[" * 200_000, "nested more than 100 levels deep"),
     "json-nesting": (b'{"kind": "Snapshot", "a": ' + b"[" * 2_000_000, "nested too deeply"),
-    "huge-number": (b"kind: Snapshot\na: " + b"9" * 2_000_000, "characters is too long"),
+    "huge-number": (b"kind: Snapshot\na: " + b"9" * 2_000_000, "apiVersion: is unknown"),  # text, as for kubectl
     "huge-exponent": (b'{"kind": "Snapshot", "a": 1e999999999}', "out of range"),
 }
 

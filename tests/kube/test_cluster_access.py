@@ -10,6 +10,7 @@ from builders import NOON
 from dovetail.kube.cluster_access import find_access, in_cluster
 from dovetail.kube.credentials import ExecCredentialSource
 from dovetail.kube.endpoint import AccessFault, Endpoint
+from dovetail.kube.kubeconfig import EksContext
 
 
 def config(cluster=None, user=None, name="here", current="here", **more):
@@ -76,6 +77,7 @@ def test_paths_are_relative_to_the_file_they_stand_in(tmp_path):
     found = find_access(write(tmp_path / "config", config({"certificate-authority": "ca.crt"}, user)), None, {})
     credential = asyncio.run(found.source.fetch(NOON))
     assert found.endpoint.ca.read() == b"ca.crt"
+    assert found.endpoint.ca_bundle == "Y2EuY3J0"  # base64
     assert (credential.certificate.certificate, credential.certificate.key) == (b"me.crt", b"me.key")
     assert dict(credential.headers) == {"Authorization": "Bearer token"}
 
@@ -186,7 +188,7 @@ def test_nothing_at_all_is_refused(tmp_path):
         ("- a list", "is not a kubeconfig"),
         (
             {"users": [{"name": "u", "user": {"token": 12345}}]},
-            "Expected `str`, got `int` - at `$.users[0].user.token`",
+            "users[0].user.token must be text, not a whole number",
         ),
         ("", "current-context is not set"),
     ],
@@ -204,9 +206,9 @@ def test_an_unknown_context_is_refused_with_those_there_are(access):
 
 
 def test_all_missing_references_of_a_context_are_reported_together(access):
-    message = refusal_of(access, config(contexts=[{"name": "here", "context": {"cluster": "x", "user": "y"}}]))
+    message = refusal_of(access, config(contexts=[{"name": "here", "context": {"cluster": "x", "user": "nobody"}}]))
     assert "contexts[here].cluster: there is no cluster of that name (got 'x'); name one of: here" in message
-    assert "contexts[here].user: there is no user of that name (got 'y'); name one of: here" in message
+    assert "contexts[here].user: there is no user of that name (got 'nobody'); name one of: here" in message
 
 
 EXEC = {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}
@@ -277,3 +279,41 @@ def test_a_pod_is_preferred_to_the_home_directory_but_not_to_an_explicit_file(tm
     assert "serviceaccount/token" in refusal_of(find_access, None, None, environ)
     assert find_access(asked, None, environ).shown == "asked"
     assert find_access(None, "home", environ).shown == "home"
+
+
+AWS_CLI = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "aws"}
+AUTHENTICATOR = {**AWS_CLI, "command": "aws-iam-authenticator"}
+GET_TOKEN = ["--region", "eu-west-1", "eks", "get-token", "--cluster-name", "prod", "--output", "json"]
+ARN = "arn:aws:eks:us-east-2:111122223333:cluster/prod"
+HOST = "https://0A1B.gr7.ap-south-1.eks.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "name", "server", "expected"),
+    [
+        ({**AWS_CLI, "args": GET_TOKEN}, "here", "https://x", EksContext("prod", "eu-west-1")),
+        (
+            {**AWS_CLI, "args": ["--cluster-name=prod", "--region=eu-west-1"]},
+            ARN,
+            HOST,
+            EksContext("prod", "eu-west-1"),
+        ),
+        ({**AUTHENTICATOR, "args": ["token", "-i", "prod"]}, "here", HOST, EksContext("prod", "ap-south-1")),
+        (
+            {**AWS_CLI, "args": GET_TOKEN, "env": [{"name": "AWS_PROFILE", "value": "ops"}]},
+            "here",
+            "https://x",
+            EksContext("prod", "eu-west-1", "ops"),
+        ),
+        (None, ARN, "https://x", EksContext("prod", "us-east-2")),
+        (None, "here", HOST, EksContext("", "ap-south-1")),
+        ({**AWS_CLI, "args": ["--cluster-name"]}, "here", "https://x", EksContext()),
+        ({**AWS_CLI, "command": "gke", "args": GET_TOKEN}, "here", "https://x", EksContext()),
+        (None, "here", "https://x", EksContext()),
+    ],
+)
+def test_the_kubeconfig_of_an_eks_cluster_names_the_cluster_its_region_and_the_profile(
+    access, plugin, name, server, expected
+):
+    user = {"exec": plugin} if plugin else {"token": "t"}
+    assert access(config(cluster={"server": server}, user=user, name=name, current=name)).eks == expected

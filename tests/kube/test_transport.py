@@ -17,6 +17,7 @@ from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.kinds import NODE, POD
 from dovetail.model.kube_object import Fault, Key
+from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import (
     AlreadyExists,
@@ -25,6 +26,7 @@ from dovetail.ports.errors import (
     Denied,
     EvictionBlocked,
     EvictionImpossible,
+    Forbidden,
     Gone,
     Invalid,
     NotFound,
@@ -67,7 +69,7 @@ def failure(work, *answers, **how):
     [
         (400, "BadRequest", Invalid),
         (401, "Unauthorized", Denied),
-        (403, "Forbidden", Denied),
+        (403, "Forbidden", Forbidden),
         (404, "NotFound", NotFound),
         (405, "MethodNotAllowed", ApiError),
         (409, "AlreadyExists", AlreadyExists),
@@ -361,3 +363,23 @@ def test_an_unreachable_server_is_reported_in_plain_words():
         caught.value
     )
     assert "SSLContext" not in str(caught.value)
+
+
+def test_requests_are_counted_by_status_and_timed_by_what_they_ask_for():
+    async def main():
+        async with serving(refusal(404, "NotFound"), refusal(404, "NotFound")) as (cluster, _):
+            metrics = PrometheusMetrics(strict=True)
+            cluster.report_to(metrics)
+            with pytest.raises(NotFound):
+                await read(cluster)
+            with pytest.raises(NotFound):
+                await cluster.patch(NODE, N1, Patch({}, subresource="status"))
+            return metrics.render().decode()
+
+    text = asyncio.run(main())
+    assert 'client_go_request_total{code="404",method="GET"} 1.0' in text
+    assert 'client_go_request_total{code="404",method="PATCH"} 1.0' in text
+    for subresource, verb in (("", "GET"), ("status", "PATCH")):
+        asked = f'verb="{verb}",group="",version="v1",kind="Node",subresource="{subresource}"'
+        series = [line for line in text.splitlines() if line.startswith("client_go_request_duration_seconds_count")]
+        assert any(set(asked.split(",")) == set(line[line.index("{") + 1 : -5].split(",")) for line in series)

@@ -13,7 +13,7 @@ from dovetail.kube.decode import LineReader
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.kinds import NODE, POD
 from dovetail.model.kube_object import UnreadableObject
-from dovetail.ports.errors import ApiError, Denied, Gone, Unavailable
+from dovetail.ports.errors import ApiError, Forbidden, Gone, Unavailable
 from kube.stub import SEED, hang, refusal, serving, stream
 
 
@@ -103,7 +103,7 @@ def test_a_watch_refused_as_expired_is_gone():
     assert isinstance(failure, Gone)
 
 
-@pytest.mark.parametrize(("code", "kind"), [(500, Unavailable), (403, Denied), (0, ApiError)])
+@pytest.mark.parametrize(("code", "kind"), [(500, Unavailable), (403, Forbidden), (0, ApiError)])
 def test_any_other_error_event_is_raised_by_its_code(code, kind):
     _, _, failure = watched(stream(error(code)))
     assert type(failure) is kind

@@ -32,6 +32,11 @@ def images(*terms, **spec):
     return ec2_class(amiSelectorTerms=list(terms), **{"amiFamily": "AL2023", **spec})
 
 
+def interface(index=0):
+    """A network interface of the first card."""
+    return {"networkCardIndex": 0, "deviceIndex": index, "interfaceType": "interface"}
+
+
 def kubelet(**settings):
     """A class with these kubelet settings."""
     return ec2_class(kubelet=settings)
@@ -40,7 +45,7 @@ def kubelet(**settings):
 SELECTORS = [
     Case("ec2: smallest", ec2_class()),
     Case("ec2: smallest v1beta1", ec2_class("v1beta1")),
-    Case("ec2: long name", named(ec2_class(), "x" * 64), "at most 63"),
+    Case("ec2: long name", named(ec2_class(), "x" * 64), "at most 63", True),
     Case("ec2: no spec", {**ec2_class(), "spec": {}}, "is required"),
     Case("ec2: no subnets", ec2_class(subnetSelectorTerms=None), "is required"),
     Case("ec2: empty subnets", ec2_class(subnetSelectorTerms=[]), "at least 1"),
@@ -51,6 +56,13 @@ SELECTORS = [
     Case(
         "ec2: subnet twice", ec2_class(subnetSelectorTerms=[{"id": "subnet-1", **TAGGED[0]}]), "'id' cannot be combined"
     ),
+    Case(
+        "ec2: one subnet twice",
+        ec2_class(subnetSelectorTerms=[{"id": "subnet-1", **TAGGED[0]}, *TAGGED]),
+        "'id' cannot be combined",
+        True,
+    ),
+    Case("ec2: odd subnet", ec2_class(subnetSelectorTerms=[{"id": "my subnet-1"}]), FORM, True),
     Case("ec2: any value", ec2_class(subnetSelectorTerms=[{"tags": {"a": "*"}}])),
     Case("ec2: no value", ec2_class(subnetSelectorTerms=[{"tags": {"a": ""}}]), "neither empty keys nor empty values"),
     Case("ec2: no groups", ec2_class(securityGroupSelectorTerms=[]), "at least 1"),
@@ -60,10 +72,13 @@ SELECTORS = [
         ec2_class(securityGroupSelectorTerms=[{"name": "nodes", **TAGGED[0]}]),
         "'name' cannot be combined",
     ),
-    Case("ec2: reservation", ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1"}, {"ownerID": "123456789012"}])),
+    Case(
+        "ec2: reservation",
+        ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1"}, {"tags": {"a": "b"}, "ownerID": "123456789012"}]),
+    ),
     Case(
         "ec2: reservation by id and owner",
-        ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1", "ownerID": "1"}]),
+        ec2_class(capacityReservationSelectorTerms=[{"id": "cr-1", "ownerID": "123456789012"}]),
         "'id' cannot be combined",
     ),
     Case(
@@ -84,11 +99,12 @@ IMAGES = [
         "ec2: image by parameter and name",
         images({"ssmParameter": "a", "name": "a"}),
         "'ssmParameter' cannot be combined",
+        True,
     ),
     Case("ec2: alias among others", images({"alias": "al2023@latest"}, {"id": "ami-1"}), "is the only one"),
     Case("ec2: alias and id", images({"alias": "al2023@latest", "id": "ami-1"}), "'alias' cannot be combined"),
     Case("ec2: pinned alias", images({"alias": "bottlerocket@v1.20.0"}, amiFamily=None)),
-    Case("ec2: alias without version", images({"alias": "al2023"}), FORM),
+    Case("ec2: alias without version", images({"alias": "al2023"}), "form family@version"),
     Case("ec2: alias of no family", images({"alias": "ubuntu@latest"}, amiFamily=None), "the family of an alias"),
     Case("ec2: pinned Windows", images({"alias": "windows2022@v1"}, amiFamily=None), "cannot be pinned"),
     Case("ec2: Windows", images({"alias": "windows2022@latest"}, amiFamily=None)),
@@ -124,9 +140,13 @@ REST = [
     Case("ec2: too many hops", ec2_class(metadataOptions={"httpPutResponseHopLimit": 65}), "must be at most 64"),
     Case("ec2: local disks", ec2_class(instanceStorePolicy="RAID0")),
     Case("ec2: local disks otherwise", ec2_class(instanceStorePolicy="RAID1"), CHOICE),
-    Case("ec2: interfaces", ec2_class(networkInterfaces=[{"deviceIndex": 0}, {"deviceIndex": 1}])),
-    Case("ec2: interfaces in one place", ec2_class(networkInterfaces=[{}, {}]), "device index of an earlier", True),
-    Case("ec2: passed on", ec2_class(cpuOptions={"coreCount": 2}, connectionTracking={"udpTimeout": "30s"})),
+    Case("ec2: interfaces", ec2_class(networkInterfaces=[interface(), interface(1)])),
+    Case("ec2: interfaces in one place", ec2_class(networkInterfaces=[interface()] * 2), "different card and device"),
+    Case("ec2: half an interface", ec2_class(networkInterfaces=[{"deviceIndex": 0}]), "is required"),
+    Case("ec2: no primary interface", ec2_class(networkInterfaces=[interface(1)]), "need a primary one"),
+    Case("ec2: passed on", ec2_class(cpuOptions={"coreCount": 2}, connectionTracking={"udpTimeout": 30})),
+    Case("ec2: tracking in words", ec2_class(connectionTracking={"udpTimeout": "30s"}), "must be a whole number"),
+    Case("ec2: tracking of nothing", ec2_class(connectionTracking={}), "must have at least one of"),
     Case(
         "ec2: kubelet",
         kubelet(
@@ -138,21 +158,19 @@ REST = [
             clusterDNS=["10.0.1.100"],
         ),
     ),
-    Case("ec2: pods in words", kubelet(maxPods="many"), "is not a count of pods", True),
+    Case("ec2: pods in words", kubelet(maxPods="many"), "must be a whole number"),
     Case(
         "ec2: reserve of nothing known",
         kubelet(kubeReserved={"gpu": "1"}),
         "is not a name that the kubelet supports",
-        True,
     ),
-    Case("ec2: negative reserve", kubelet(systemReserved={"cpu": "-1"}), "must not be negative", True),
-    Case("ec2: too much", kubelet(evictionHard={"memory.available": "101%"}), "is not a percentage", True),
-    Case("ec2: no grace", kubelet(evictionSoft={"memory.available": "5%"}), "has no entry in", True),
+    Case("ec2: negative reserve", kubelet(systemReserved={"cpu": "-1"}), "must not be negative"),
+    Case("ec2: too much", kubelet(evictionHard={"memory.available": "101%"}), FORM),
+    Case("ec2: no grace", kubelet(evictionSoft={"memory.available": "5%"}), "has no entry in"),
     Case(
         "ec2: garbage",
         kubelet(imageGCHighThresholdPercent=80, imageGCLowThresholdPercent=80),
         "must be greater than",
-        True,
     ),
 ]
 EC2_CASES = [*SELECTORS, *IMAGES, *REST]

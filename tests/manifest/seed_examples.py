@@ -22,7 +22,7 @@ EXAMPLES = [
     ),
     Case(
         "budget by action, with a schedule but no duration",
-        disrupted("v1beta1", budgets=[{"schedule": "0 0 1 * *", "action": "Drift", "nodes": 15}, {"nodes": 10}]),
+        disrupted("v1beta1", budgets=[{"schedule": "0 0 1 * *", "action": "Drift", "nodes": "15"}, {"nodes": "10"}]),
         TOGETHER,
     ),
     Case(
@@ -30,6 +30,14 @@ EXAMPLES = [
         disrupted(
             "v1beta1",
             budgets=[{"schedule": "0 0 1 * *", "duration": "8h", "action": "Drift", "nodes": 15}, {"nodes": 10}],
+        ),
+        server_refuses=True,
+    ),
+    Case(
+        "budget by action, with its duration, in quotes",
+        disrupted(
+            "v1beta1",
+            budgets=[{"schedule": "0 0 1 * *", "duration": "8h", "action": "Drift", "nodes": "15"}, {"nodes": "10"}],
         ),
     ),
     Case(

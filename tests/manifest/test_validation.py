@@ -1,6 +1,9 @@
 """Faults and warnings, all at once with path, value and remedy, and the objects of valid documents."""
 
+import gzip
+import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +20,7 @@ from dovetail.model.nodepool import (
     NodeClassRef,
     NodePool,
     NodePoolSpec,
+    NodeRequirement,
 )
 from manifest.corpus import KWOK_REF, budgeted, claim, disrupted, node_class, pool, required, window
 
@@ -62,8 +66,12 @@ def test_a_fault_has_its_path_its_value_and_a_remedy():
     ("document", "remedy"),
     [
         (budgeted({"reasons": ["drifted"]}), "did you mean Drifted?"),
-        (disrupted(consolidationPolicy="WhenUnderutilised"), "did you mean WhenUnderutilized?"),
+        (disrupted(consolidationPolicy="WhenEmtpy"), "did you mean WhenEmpty?"),
+        (disrupted(consolidationPolicy="WhenUnderutilized"), "write WhenEmptyOrUnderutilized"),
         (pool(metadata={"labels": {"a": True}}), 'put it in quotes: "true"'),
+        (required("a", "Gt", 4), 'put it in quotes: "4"'),
+        (pool(metadata={"labels": {"a": 1.5}}), "put it in quotes: at most 63"),
+        ({**pool(), "kind": "Nodepool"}, "did you mean NodePool?"),
         (pool(template={"nodeClassRef": {**KWOK_REF, "name": "${NAME}"}}), "render the template first"),
         (disrupted(expireAfter="30d"), "a day is 24h"),
     ],
@@ -116,9 +124,12 @@ def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
         ),
         (pool(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "4h"}}), 'on nodes only "true" counts'),
         (pool(replicas=1, disruption={"consolidateAfter": "1m"}), "has no effect on a static pool"),
-        (disrupted(consolidationPolicy="WhenUnderutilized"), "is the v1beta1 spelling"),
+        (budgeted({"nodes": 5}, version="v1beta1"), "budgets[0].nodes: is a number"),
         (pool(template={"kubelet": {}}), "is a v1beta1 field"),
-        (required("karpenter.sh/capacity-type", "In", "spot", "Spot"), "names unknown capacity types: Spot"),
+        (
+            required("karpenter.sh/capacity-type", "In", "spot", "ondemand"),
+            "can never match: no node has this value of karpenter.sh/capacity-type",
+        ),
         (
             pool(template={"requirements": [{"key": "a", "operator": "In", "values": [v]} for v in "bc"]}),
             "leave no value for a",
@@ -166,7 +177,6 @@ def test_removed_and_misplaced_kinds_are_rejected_with_a_remedy(api_version, kin
 @pytest.mark.parametrize(
     ("api_version", "kind", "note"),
     [
-        ("karpenter.sh/v1alpha1", "NodeOverlay", "recognized, but not checked"),
         ("apps/v1", "Deployment", "skipped"),
         ("karpenter.azure.com/v1beta1", "AKSNodeClass", "skipped"),
     ],
@@ -175,6 +185,43 @@ def test_other_kinds_are_skipped_with_a_note(api_version, kind, note):
     report = faults_of({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}})
     assert report.valid
     assert note in report.note
+
+
+def test_verdicts_are_those_of_karpenters_runtime_validation():
+    """2,000 random templates. The CRD refuses more: taints with an empty effect or value, domains by their end."""
+    lines = gzip.decompress((Path(__file__).parents[1] / "data/nodepool_runtime/verdicts.jsonl.gz").read_bytes())
+    accepted, refused = [], []
+    for row in map(json.loads, lines.splitlines()):
+        document = pool()
+        document["spec"]["template"] = row["template"]
+        faults = faults_of(document).faults
+        refused += [row] if row["error"] and not faults else []
+        by_crd = [each for each in faults if each.value == "" or "restricted" in each.problem]
+        accepted += [row] if not row["error"] and len(by_crd) < len(faults) else []
+    assert (accepted, refused) == ([], [])
+
+
+def test_fewer_capacity_types_than_min_values_are_a_fault_as_for_karpenter():
+    [fault] = faults_of(required("karpenter.sh/capacity-type", "In", "spot", "x", minValues=2)).faults
+    assert "names fewer capacity types than minValues (2)" in fault.problem
+
+
+def test_a_value_that_is_listed_twice_is_found_in_a_long_list():
+    reasons = [f"r{index}" for index in range(3_000)] + ["r7"]
+    problems = [fault.problem for fault in faults_of(budgeted({"nodes": "1", "reasons": reasons})).faults]
+    assert problems.count("is listed twice") == 1
+
+
+def test_warnings_are_shown_beside_faults():
+    report = faults_of(disrupted(consolidateAfter=30, budgets=[{"nodes": "0"}]))
+    assert [fault.path for fault in report.faults] == ["spec.disruption.consolidateAfter"]
+    assert "allows no node to be disrupted" in report.warnings[0].problem
+
+
+def test_a_part_with_faults_has_no_warnings():
+    report = faults_of(disrupted(budgets=[{"nodes": "0"}, {"nodes": "x"}]))
+    assert report.faults
+    assert report.warnings == ()
 
 
 def test_kinds_of_kubernetes_are_decoded():
@@ -221,16 +268,25 @@ def test_a_node_class_is_read_as_ready():
 
 
 @pytest.mark.parametrize(
-    "document", [pool(), pool("v1beta1"), budgeted({"nodes": 5}), disrupted(consolidateAfter="60s")]
+    "document",
+    [pool(), pool("v1beta1"), budgeted({"nodes": 5}, version="v1beta1"), disrupted(consolidateAfter="60s")],
 )
 def test_reading_what_was_read_gives_the_same_pool(document):
     _, value = read(document)
-    assert read(to_plain(NODE_POOL, value)) == (NODE_POOL, value)
+    again = {**to_plain(NODE_POOL, value), "apiVersion": document["apiVersion"]}
+    assert read(again) == (NODE_POOL, value)
 
 
 def test_reading_what_was_read_gives_the_same_claim():
     _, value = read(claim(resources={"requests": {"cpu": "1500m"}}, expireAfter="720h"))
     assert read(to_plain(NODE_CLAIM, value)) == (NODE_CLAIM, value)
+
+
+def test_a_status_is_not_judged_because_the_api_server_ignores_it():
+    written = {"conditions": [{"type": "Ready", "status": "True"}], "surprise": 1}
+    for document in (pool(), claim(), pool("v1beta1")):
+        report = faults_of({**document, "status": written})
+        assert (report.faults, report.warnings) == ((), faults_of(document).warnings)
 
 
 def test_reading_an_invalid_document_raises_with_the_report():
@@ -275,3 +331,45 @@ def test_a_repair_policy_is_held_against_the_provider_of_its_node_class(group, c
     policies = [{"conditionType": condition, "toleration": "1m"}]
     document = pool(repair={"policies": policies}, template={"nodeClassRef": ref})
     assert any("does not report this condition" in each for each in warnings(document)) is warned
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("kubernetes.io/arch", "x86_64", "amd64"),
+        ("kubernetes.io/arch", "aarch64", "arm64"),
+        ("kubernetes.io/os", "Linux", "linux"),
+        ("karpenter.k8s.aws/instance-tenancy", "Dedicated", "dedicated"),
+    ],
+)
+def test_a_value_that_no_node_has_is_warned_about_with_the_value_that_was_meant(key, value, meant):
+    for document in (required(key, "In", value), pool(metadata={"labels": {key: value}})):
+        report = faults_of(document)
+        assert report.faults == ()
+        (found,) = [each for each in report.warnings if "can never match" in each.problem]
+        assert (found.value, found.remedy.partition("?")[0]) == (value, f"did you mean {meant}")
+
+
+def test_capacity_types_that_do_not_exist_are_warned_about_beside_known_ones():
+    report = faults_of(required("karpenter.sh/capacity-type", "In", "spot", "ondemand"))
+    assert [each.remedy.partition("?")[0] for each in report.warnings] == ["did you mean on-demand"]
+
+
+@pytest.mark.parametrize("key", ["karpenter.k8s.aws/instance-famly", "karpenter.kwok.sh/instance-famly"])
+def test_an_unknown_label_in_the_domain_of_a_provider_is_refused_with_the_one_that_was_meant(key):
+    domain = key.partition("/")[0]
+    documents = [required(key, "In", "a"), pool(metadata={"labels": {key: "a"}})]
+    documents.append(claim(requirements=[{"key": key, "operator": "Exists"}]))
+    for document in documents:
+        (fault,) = faults_of(document).faults
+        assert fault.remedy == f"did you mean {domain}/instance-family?"
+    spec = NodePoolSpec(
+        template=NodeClaimTemplate(
+            spec=NodeClaimTemplateSpec(
+                requirements=(NodeRequirement(key=key, operator="Exists"),),
+                node_class_ref=NodeClassRef(**KWOK_REF),
+            )
+        )
+    )
+    (fault,) = validate_nodepool(NodePool(metadata=ObjectMeta(name="default"), spec=spec))
+    assert fault.remedy == f"did you mean {domain}/instance-family?"

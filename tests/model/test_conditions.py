@@ -41,6 +41,43 @@ def test_an_error_code_stays_readable():
     )
 
 
+def test_the_codes_of_aws_errors_become_reasons_that_the_schema_takes():
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    document = written(ConditionVerdict("Launched", "Unknown", code))
+    assert document["reason"] == "AuthFailure_ServiceLinkedRoleCreationNotPermitted"
+
+
+def test_every_field_of_a_condition_is_written():
+    assert set(written(ConditionVerdict("Launched"))) == {
+        "type",
+        "status",
+        "reason",
+        "message",
+        "lastTransitionTime",
+        "observedGeneration",
+    }
+
+
+def test_a_condition_that_another_program_stored_is_corrected():
+    stored = Condition(
+        type="Ready", status="False", reason="Invalid.NotFound", message="x" * 40_000, last_transition_time=NOW
+    )
+    document = condition_document(stored)
+    assert (document["reason"], len(document["message"])) == ("Invalid_NotFound", 32768)
+
+
 def test_a_condition_of_another_program_without_a_reason_gets_one():
     document = condition_document(Condition(type="Ready", status="True", last_transition_time=NOW))
     assert (document["reason"], document["message"]) == ("Ready", "")
+
+
+def test_a_condition_that_was_stored_without_a_time_gets_one():
+    """Karpenter's CRDs refuse the whole list for one entry without it."""
+    created_at = datetime(2025, 1, 1, tzinfo=UTC)
+    stored = (Condition(type="Launched", status="True"), Condition(type="Other", status="True"))
+    conditions = ConditionList(stored, ("Launched",), created_at, 1, NOW).set(ConditionVerdict("Launched"))
+    assert {each.type: each.last_transition_time for each in conditions} == {
+        "Launched": created_at,
+        "Other": created_at,
+        "Ready": NOW,
+    }

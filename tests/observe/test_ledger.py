@@ -15,7 +15,7 @@ from dovetail.observe import ledger as ledgers
 from dovetail.observe.ledger import Retention, SqliteLedger
 from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
 from dovetail.observe.ledger_schema import connect, write_open
-from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
+from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode, LedgerState
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -109,7 +109,7 @@ def test_after_a_restart_nobody_knows_the_end_of_what_is_no_longer_under_way(pat
     with writing(path, cluster="two") as ledger:
         ledger.open(entry("elsewhere"))
     with writing(path, cluster="one") as ledger:
-        ledger.settle({"running"}, {"done"}, NOON)
+        ledger.settle(LedgerState(under_way=frozenset({"running"}), done=frozenset({"done"})), NOON)
     outcomes = {each.id: each.outcome for each in asked(path)}
     assert outcomes == {"running": "under way", "lost": "unknown", "done": "done", "elsewhere": "under way"}
 
@@ -117,7 +117,7 @@ def test_after_a_restart_nobody_knows_the_end_of_what_is_no_longer_under_way(pat
 def test_what_turns_out_later_replaces_unknown(path):
     with writing(path) as ledger:
         ledger.open(entry())
-        ledger.settle((), (), NOON)
+        ledger.settle(LedgerState(), NOON)
         ledger.close("a1", ended())
     assert asked(path)[0].outcome == "done"
 
@@ -143,7 +143,7 @@ def test_a_killed_process_loses_nothing_it_had_written(path):
     assert died.returncode == -9
     assert len(asked(path)) == 200
     with writing(path) as ledger:
-        ledger.settle((), (), NOON)
+        ledger.settle(LedgerState(), NOON)
     assert {each.outcome for each in asked(path)} == {"unknown"}
 
 
@@ -279,3 +279,42 @@ def test_pods_whose_names_are_damaged_do_not_hide_the_decision(path, names):
         connection.execute("UPDATE decision SET pod_names = ?", (names,))
         connection.commit()
     assert [each.pod_names for each in asked(path)] == [()]
+
+
+def removal(identity, *nodes, at=NOON):
+    return entry(
+        identity,
+        at=at,
+        act=LedgerAction.DISRUPT,
+        nodes=tuple(LedgerNode(nodeclaim=name, price=0.1, expires_at=NOON + timedelta(days=9)) for name in nodes),
+    )
+
+
+def gone_by_claim(path):
+    return {(each.id, node.nodeclaim): node.gone_at for each in asked(path) for node in each.nodes}
+
+
+def test_when_a_removed_node_was_gone_is_kept_once(path):
+    with writing(path) as ledger:
+        ledger.open(removal("a1", "a", "b"))
+        ledger.gone("a1", "a", NOON + timedelta(minutes=3))
+        ledger.gone("a1", "a", NOON + timedelta(minutes=9))
+    assert gone_by_claim(path) == {("a1", "a"): NOON + timedelta(minutes=3), ("a1", "b"): None}
+    assert {node.expires_at for each in asked(path) for node in each.nodes} == {NOON + timedelta(days=9)}
+
+
+def test_nodes_that_went_while_no_controller_ran_are_gone_at_the_next_start(path):
+    """One node is still there, one was kept by its command and removed by a later one."""
+    later = NOON + timedelta(hours=1)
+    with writing(path) as ledger:
+        ledger.open(removal("a1", "went", "there", "kept"))
+        ledger.close("a1", LedgerEnding(outcome=DecisionOutcome.DONE, at=NOON))
+        ledger.open(removal("b2", "kept", at=NOON + timedelta(minutes=1)))
+        ledger.close("b2", LedgerEnding(outcome=DecisionOutcome.DONE, at=NOON))
+        ledger.settle(LedgerState(nodeclaims=frozenset({"there"})), later)
+    assert gone_by_claim(path) == {
+        ("a1", "went"): later,
+        ("a1", "there"): None,
+        ("a1", "kept"): None,
+        ("b2", "kept"): later,
+    }

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dovetail.observe.log import LogSettings, configure
+from dovetail.observe.log import LogOutputs, LogSettings, configure
 
 
 class Noon:
@@ -75,3 +75,21 @@ def test_configuring_again_replaces_the_stream(stream):
 def test_an_unknown_level_is_refused(stream):
     with pytest.raises(ValueError, match="use one of debug"):
         configure(LogSettings(level="loud"), stream)
+
+
+def test_lines_go_to_every_output_and_files_are_appended_to(stream, tmp_path, capsys):
+    path = tmp_path / "dovetail.log"
+    path.write_text("before\n", encoding="utf-8")
+    outputs = LogOutputs(f"stdout, stderr,{path}")
+    configure(LogSettings(form="text"), outputs, Noon())
+    log.info("node launched")
+    outputs.close()
+    line = "2026-01-05T12:00:00.000Z INFO    node launched\n"
+    assert tuple(capsys.readouterr()) == (line, line)
+    assert path.read_text(encoding="utf-8") == f"before\n{line}"
+
+
+def test_an_empty_list_of_outputs_is_stderr(stream, capsys):
+    configure(LogSettings(form="text"), LogOutputs(","), Noon())
+    log.info("node launched")
+    assert "node launched" in capsys.readouterr().err

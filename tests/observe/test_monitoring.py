@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.observe.metric_table import METRICS, MetricKind
+from dovetail.observe.metric_declaration import MetricKind
+from dovetail.observe.metric_table import METRICS
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 RULES = [
@@ -42,13 +43,13 @@ def test_every_metric_in_a_query_is_declared_with_its_labels(query):
     assert found
     for name, labels in found:
         assert name in SERIES
-        assert set(labels) <= set(SERIES[name].labels)
+        assert set(labels) <= {*SERIES[name].labels, *(["quantile"] if SERIES[name].kind is MetricKind.SUMMARY else [])}
 
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_counters_are_asked_for_their_growth_and_brackets_match(query):
     for name, _ in named(query):
-        if SERIES[name].kind is not MetricKind.GAUGE:
+        if SERIES[name].kind not in (MetricKind.GAUGE, MetricKind.SUMMARY):
             assert re.search(rf"(rate|increase)\({name}[^)]*\[", query)
     assert all(query.count(opening) == query.count(closing) for opening, closing in ("()", "{}", "[]"))
 

@@ -27,6 +27,7 @@ AREAS = {
     "leadership",
     "lifecycle",
     "methods",
+    "providers",
     "provisioning",
     "repair",
     "termination",

@@ -103,6 +103,13 @@ POD_EVENT_ON_ONE_NODE = (
     (400.0, "run pod on node", {"which": 0, "leaving": False, "tolerates": "nothing", "name": "by-name-0"}),
 )
 
+TOLERANT = deployment("tolerant", 1, cpu="1500m", tolerations=[{"operator": "Exists"}])
+DRIFTS_FIRST = deployment("low", 1, cpu="1500m", priorityClassName="low")
+SLOW_NODES_OF_ONE_SIZE = {
+    "template": {"requirements": [{**REQUIREMENTS[0], "values": ["2"]}, *REQUIREMENTS[1:]]},
+    "metadata": {"annotations": {NODE_READY_DELAY: "200s"}},
+}
+
 BUDGETS = "budgets are never exceeded"
 DELAYS = "no node is marked too early"
 PROTECTED_PODS = "protected pods are never evicted"
@@ -112,6 +119,7 @@ UNDER_PODS = "no instance terminates under a running pod"
 STILL_HOLD = "commands that no longer hold are not carried out"
 LEAKS = "no instance and no NodeClaim leaks"
 MARKS = "no mark is left behind"
+QUIET_NODES = "consolidation moves pods to quiet nodes only"
 REPAIR = "repair follows its policy"
 
 MUTATIONS = (
@@ -136,8 +144,19 @@ MUTATIONS = (
         written(SCALED_TO_ZERO, consolidationGracePeriod="8m"),
     ),
     (
+        bugs.nodes_of_commands_take_pods_that_tolerate_their_taint,
+        QUIET_NODES,
+        written(
+            (220.0, "change template", {"which": 0, "label": "1"}),
+            workloads=[TOLERANT, DRIFTS_FIRST],
+            consolidateAfter="5m",
+            budgets=[{"nodes": "1", "reasons": ["Drifted"]}],
+            **SLOW_NODES_OF_ONE_SIZE,
+        ),
+    ),
+    (
         bugs.destinations_inside_their_grace_period_are_used,
-        "consolidation moves pods to quiet nodes only",
+        QUIET_NODES,
         written(*POD_EVENT_ON_ONE_NODE, workloads=TWO_APPS, consolidationGracePeriod="8m"),
     ),
     (

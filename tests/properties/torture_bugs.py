@@ -24,6 +24,8 @@ from dovetail.core.disruption.methods import consolidation, drift, emptiness, ex
 from dovetail.core.lifecycle import drain, repair
 from dovetail.core.lifecycle.registration import Liveness
 from dovetail.core.scheduling.nodepool_limits import RemainingLimits
+from dovetail.core.scheduling.pod_shapes import left_of
+from dovetail.core.scheduling.problem import Problem
 from dovetail.model import snapshot
 from dovetail.model.budget import Budget, BudgetWindow
 from dovetail.model.do_not_disrupt import UNPROTECTED, protection
@@ -186,6 +188,14 @@ def the_grace_period_of_consolidation_is_ignored(patch):
 
 def destinations_inside_their_grace_period_are_used(patch):
     patch.setattr(pass_context.PassContext, "_recently_active_nodes", frozenset())
+
+
+def nodes_of_commands_take_pods_that_tolerate_their_taint(patch):
+    def free_on(found, row):
+        node = found.existing_nodes.nodes[row]
+        return left_of(node, found.bound_pods[row], found.units)
+
+    patch.setattr(Problem, "_free_on", free_on)
 
 
 def disrupt_after_of_drift_is_ignored(patch):

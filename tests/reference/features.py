@@ -10,6 +10,7 @@ from dovetail.model.taints import PREFER_NO_SCHEDULE
 from reference.chance.dice import DRIVER, GPU
 from reference.clusters import Case
 from reference.daemons import spec_of
+from reference.run import disrupted
 from reference.volumes import claims_by_driver
 from reference.wish import full_wish, required_far, required_near
 
@@ -161,22 +162,28 @@ def _of_catalog(case: Case) -> Iterator[str]:
 
 def _of_nodes(case: Case) -> Iterator[str]:
     for node in case.snapshot.nodes:
-        if node.vanished:
-            yield "node: vanished"
-        elif node.deleting or (node.node is not None and node.node.deleting):
-            yield "node: claim deleted" if node.deleting else "node: node deleted"
-        elif not node.managed:
-            yield "node: unmanaged"
-        elif node.node is None:
-            yield "node: launched claim" if node.launched else "node: unlaunched claim"
-        elif not node.initialized:
-            yield "node: registered, not initialised"
+        yield from _stage(node)
         if node.node is not None and node.node.spec.unschedulable:
             yield "node: cordoned"
         if any(taint.effect == PREFER_NO_SCHEDULE for taint in node.taints):
             yield "node: PreferNoSchedule taint"
         if _over_volume_limit(case, node):
             yield "node: over a volume limit"
+
+
+def _stage(node: ClusterNode) -> Iterator[str]:
+    if node.vanished:
+        yield "node: vanished"
+    elif node.deleting or (node.node is not None and node.node.deleting):
+        yield "node: claim deleted" if node.deleting else "node: node deleted"
+    elif disrupted(node):
+        yield "node: disrupted"
+    elif not node.managed:
+        yield "node: unmanaged"
+    elif node.node is None:
+        yield "node: launched claim" if node.launched else "node: unlaunched claim"
+    elif not node.initialized:
+        yield "node: registered, not initialised"
 
 
 def _over_volume_limit(case: Case, node: ClusterNode) -> bool:

@@ -106,7 +106,7 @@ def open_run(
     """The start of a run; `without` names a node that is no room. With `standing`, whoever is still there counts."""
     asked = frozenset(pod.key for pod in pods)
     rooms = [
-        Room(node, tuple(pod for pod in node.pods if pod.key not in asked), going=not is_room(node))
+        Room(node, tuple(pod for pod in node.pods if pod.key not in asked), going=not is_room(node) or disrupted(node))
         for node in snapshot.nodes
         if (is_room(node) or (standing and node.node is not None)) and node.name != without
     ]
@@ -118,6 +118,11 @@ def is_room(node: ClusterNode) -> bool:
     """Neither a node being deleted, nor one whose claim is, nor a claim whose node has vanished."""
     going = node.deleting or (node.node is not None and node.node.deleting)
     return not going and not node.vanished
+
+
+def disrupted(node: ClusterNode) -> bool:
+    """A command is about to delete the node."""
+    return node.claim is not None and "dovetail.sh/command" in node.claim.metadata.annotations
 
 
 def template_requirements(pool: NodePool) -> Requirements:

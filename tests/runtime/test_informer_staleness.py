@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from builders import build
-from dovetail.model.kinds import NODE
+from dovetail.model.kinds import CONFIG_MAP, NODE
 from dovetail.model.kube_object import Fault, Key, UnreadableObject
 from dovetail.ports.cluster import Listing, WatchEvent
-from dovetail.ports.errors import Corrupted, NotFound, Throttled, Unavailable
+from dovetail.ports.errors import Corrupted, Denied, Forbidden, Gone, NotFound, Throttled, Unavailable
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.write_gate import WriteGate
@@ -313,7 +313,7 @@ def test_a_kind_that_is_not_installed_is_never_stale():
 
         gate = WriteGate()
         gate.close("only looking")
-        informer = Informer(OptionalKindsCluster(Absent(), gate), NODE, stale_after=BOUND)
+        informer = Informer(OptionalKindsCluster(Absent(), gate, every_kind=True), NODE, stale_after=BOUND)
         running = asyncio.get_running_loop().create_task(informer.run())
         await informer.synced.wait()
         for _ in range(300):
@@ -323,6 +323,63 @@ def test_a_kind_that_is_not_installed_is_never_stale():
         await asyncio.wait([running])
 
     run(main())
+
+
+class ConfigMaps:
+    """A server that allows the list of ConfigMaps at some times only."""
+
+    def __init__(self, error=Forbidden):
+        self.allowed, self.error = False, error
+
+    async def list(self, _kind, _options=None):
+        if not self.allowed:
+            raise self.error("configmaps is forbidden")
+        return Listing((), "7")
+
+    async def watch(self, *_):
+        await asyncio.sleep(60)
+        raise Gone("too old")
+        yield
+
+
+def config_maps(story, server):
+    """The story of an informer of ConfigMaps that are optional."""
+
+    async def main():
+        gate = WriteGate()
+        gate.open()
+        informer = Informer(OptionalKindsCluster(server, gate, every_kind=False), CONFIG_MAP, stale_after=BOUND)
+        running = asyncio.get_running_loop().create_task(informer.run())
+        await story(informer)
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(main())
+
+
+def test_config_maps_that_were_never_allowed_are_absent_and_appear_when_they_are():
+    server = ConfigMaps()
+
+    async def story(informer):
+        await asyncio.sleep(1)
+        assert informer.synced.is_set()
+        await asyncio.sleep(10 * BOUND)
+        assert not informer.stale
+        server.allowed = True
+        await asyncio.sleep(100)
+        server.allowed = False
+        await asyncio.sleep(2 * BOUND + 120)
+        assert informer.stale  # there might be a pause
+
+    config_maps(story, server)
+
+
+def test_config_maps_are_unknown_as_long_as_the_credentials_are_refused():
+    async def story(informer):
+        await asyncio.sleep(100)
+        assert not informer.synced.is_set()
+
+    config_maps(story, ConfigMaps(Denied))
 
 
 def test_the_watches_of_the_world_bring_bookmarks_often_enough():

@@ -100,7 +100,7 @@ def test_abort_cancels_writes_in_flight_with_an_unknown_outcome():
 READS = {
     "name",
     "well_known_labels",
-    "node_class_label",
+    "node_class_labels",
     "can_drift",
     "supports",
     "node_class",

@@ -166,7 +166,9 @@ def test_a_source_that_hides_what_it_hands_out_is_not_listened_to():
     async def story(life):
         manager, queue, board = life.parts.manager, Queue(), Queue()
         board.shared = True
-        context = replace(manager.dry_run_interruptions._context, interruptions=(queue, board))
+        (provider,) = manager.dry_run_interruptions._context.providers
+        providers = (replace(provider, interruptions=(queue, board)),)
+        context = replace(manager.dry_run_interruptions._context, providers=providers)
         listening = asyncio.create_task(DryRunInterruptions(context, manager.interruptions, manager.dry_run).run())
         await asyncio.sleep(60)
         listening.cancel()

@@ -348,9 +348,9 @@ class Odd:
 def test_a_source_that_breaks_in_an_unexpected_way_is_asked_again():
     async def story(life):
         manager = life.parts.manager
-        (source,) = manager.interruptions._context.interruptions
-        odd = Odd(source)
-        object.__setattr__(manager.interruptions._context, "interruptions", (odd,))
+        (provider,) = manager.interruptions._context.providers
+        odd = Odd(*provider.interruptions)
+        object.__setattr__(provider, "interruptions", (odd,))
         await settled(life, 3)
         (node,) = life.nodes
         life.world.instance_failures.warn(node.name)

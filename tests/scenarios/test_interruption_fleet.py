@@ -32,7 +32,8 @@ CPU = [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["1
 POOL = node_pool(template={"expireAfter": "Never", "requirements": CPU}, disruption={"consolidateAfter": "Never"})
 AMOUNTS = {"cpu": "1", "memory": "2Gi", "pods": "16", "ephemeral-storage": "20Gi"}
 CONTAINER = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}
-CONDITIONS = [{"type": kind, "status": "True"} for kind in ("Launched", "Registered", "Initialized", "Ready")]
+_SINCE = {"status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+CONDITIONS = [{"type": kind, **_SINCE} for kind in ("Launched", "Registered", "Initialized", "Ready")]
 
 
 class Calls:

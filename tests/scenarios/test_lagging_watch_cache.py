@@ -171,7 +171,8 @@ def test_what_cannot_be_undone_is_decided_by_quorum_reads(story, monkeypatch):
     told(story, monkeypatch, quorum=True)
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("story", [story for story in STORIES if story is not a_new_process_starts])
 def test_lists_from_the_watch_cache_would_break_the_story(story, monkeypatch):
+    """Without quorum reads. A new process terminates nothing in any case while it knows of no NodeClaim."""
     with pytest.raises(AssertionError):
         told(story, monkeypatch, quorum=False)

@@ -235,7 +235,7 @@ def test_a_claim_whose_node_the_cache_does_not_know_keeps_its_instance():
         state = life.parts.manager.state
         state.nodes._forget(node.key)  # as if its watch had told of its end
         for _ in range(3):
-            await life.parts.manager.garbage.collect()
+            await life.parts.manager.garbage[0].collect()
             await asyncio.sleep(60)
         assert not ended(life, node.name)
         assert [each.deleting for each in life.claims if each.name == claim.name] == [False]
@@ -293,7 +293,7 @@ def test_an_instance_whose_claim_the_cache_does_not_know_is_not_terminated():
         state = life.parts.manager.state
         claim = state.claims.items[life.claims[0].key]
         state.claims._forget(claim.key)  # as if its watch had never told of it
-        await life.parts.manager.garbage.collect()
+        await life.parts.manager.garbage[0].collect()
         assert node.name in names(life)
         assert claim.key in state.claims.items
 
@@ -359,3 +359,26 @@ def test_young_instances_survive_every_round():
         await life.until(lambda: all(ended(life, f"young-{number}") for number in range(5)), within=60)
 
     live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_instances_without_any_claim_at_startup_are_not_terminated(caplog):
+    """A wrong cluster name, or claims lost with the CRD: nothing is terminated until a restart finds claims."""
+
+    async def story(life):
+        await asyncio.sleep(900)
+        assert there(life)
+        assert there(life, "silent")
+        assert [record.levelname for record in caplog.records if "not garbage collected" in record.message] == ["ERROR"]
+        life.world.apply(deployment(replicas=1, nodeSelector={"kubernetes.io/arch": "amd64"}))
+        await life.until(lambda: life.running(1) and life.claims, within=300)
+        await asyncio.sleep(300)
+        (claim,) = life.claims
+        drop_claim(life)  # it was there after the start, so its instance is known to be leaked
+        await life.until(lambda: life.world.cloud.instances[claim.provider_id].ended_by == "terminate", within=300)
+        await life.until(lambda: life.running(1) and life.claims, within=300)
+        assert not ended(life)
+        assert not ended(life, "silent")
+        await life.restart()
+        await life.until(lambda: ended(life) and ended(life, "silent"), within=300)
+
+    live(story, node_class(), POOL, instance(), instance("silent", ready=False))

@@ -6,11 +6,12 @@ to `--nodes`. Read-only.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dovetail.cli.completion import complete_nodepool
+from dovetail.cli.resource_names import ResourceKind, strip_kind
 from dovetail.cli.settings_options import with_few_settings
 from dovetail.cli.snapshot_source import (
     ContextOption,
@@ -22,10 +23,12 @@ from dovetail.cli.snapshot_source import (
     fail_unknown,
     read_snapshot,
 )
+from dovetail.cli.watch import WatchOption, follow_answers, require_live
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from dovetail.model.nodepool import NodePool
+    from dovetail.model.snapshot import Snapshot
 
 MOST_DAYS = 366
 
@@ -41,7 +44,14 @@ class SizedPool:
 
 @with_few_settings("provider")
 def budgets(  # noqa: PLR0913 - one parameter an option
-    nodepool: Annotated[str, typer.Argument(help="The name of the NodePool.", show_default=False)],
+    nodepool: Annotated[
+        str,
+        typer.Argument(
+            help="The name of the NodePool; nodepool/NAME and np/NAME are accepted.",
+            show_default=False,
+            autocompletion=complete_nodepool,
+        ),
+    ],
     *,
     snapshot: SnapshotOption = None,
     file: Annotated[
@@ -67,6 +77,7 @@ def budgets(  # noqa: PLR0913 - one parameter an option
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
     output: OutputOption = OutputFormat.TEXT,
+    watch: WatchOption = False,
     settings: Settings,
 ) -> None:
     """Show how many nodes of a NodePool may be disrupted at once, for each action, hour by hour.
@@ -81,25 +92,30 @@ def budgets(  # noqa: PLR0913 - one parameter an option
     from dovetail.cli.view.budgets import print_calendar
     from dovetail.core.explain.budget_calendar import draw_calendar
 
+    nodepool = strip_kind(nodepool, ResourceKind.NODEPOOL)
+    require_live(watch, snapshot=snapshot, file=file)
+
+    def show(sized: SizedPool) -> None:
+        first = (start or sized.at).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+        total = sized.total if nodes is None else nodes
+        at = sized.at if file is None else None  # a manifest is not of any time
+        print_calendar(nodepool, draw_calendar(sized.pool, total, first, days * 24, at), output)
+
     if file is not None:
         if snapshot is not None or kubeconfig is not None or context is not None:
             raise typer.BadParameter(
                 "cannot be combined with --snapshot, --kubeconfig or --context", param_hint="--file"
             )
-        sized = _from_manifest(nodepool, file, nodes)
+        show(_from_manifest(nodepool, file, nodes))
+    elif watch:
+        follow_answers(lambda read: show(_from_cluster(nodepool, read)), (kubeconfig, context), settings)
     else:
-        sized = _from_cluster(nodepool, snapshot, (kubeconfig, context), settings)
-    first = (start or sized.at).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
-    total = sized.total if nodes is None else nodes
-    print_calendar(nodepool, draw_calendar(sized.pool, total, first, days * 24), output)
+        show(_from_cluster(nodepool, read_snapshot(snapshot, kubeconfig, context, settings)))
 
 
-def _from_cluster(
-    name: str, source: str | None, access: tuple[Path | None, str | None], settings: Settings
-) -> SizedPool:
+def _from_cluster(name: str, snapshot: "Snapshot") -> SizedPool:
     from dovetail.core.disruption.budgets import count_nodes
 
-    snapshot = read_snapshot(source, *access, settings)
     if name not in snapshot.nodepools:
         fail_unknown("nodepool", name, snapshot.nodepools)
     total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
@@ -125,8 +141,7 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
     from dovetail.manifest.codec import from_plain
     from dovetail.manifest.documents import read_documents
     from dovetail.manifest.input_file import InputUnreadable, read_text
-    from dovetail.manifest.schema import schema_of
-    from dovetail.manifest.schema_check import with_defaults
+    from dovetail.manifest.schema_check import as_stored
     from dovetail.manifest.validation import scope_of
     from dovetail.model.kinds import NODE_POOL
     from dovetail.model.kube_object import UnreadableObject
@@ -143,7 +158,7 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
         if not isinstance(content, dict) or content.get("kind") != NODE_POOL.name:
             continue
         scope = scope_of(str(content.get("apiVersion")), NODE_POOL.name)
-        read = from_plain(NODE_POOL, with_defaults(schema_of(scope), content) if scope is not None else content)
+        read = from_plain(NODE_POOL, as_stored(scope, content) if scope is not None else content)
         if isinstance(read, UnreadableObject):
             fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate lists all faults")
         pools[read.name] = read

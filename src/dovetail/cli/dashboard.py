@@ -14,7 +14,14 @@ import typer
 
 from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import with_settings
-from dovetail.cli.snapshot_source import ContextOption, KubeconfigOption, SnapshotOption, fail, read_snapshot
+from dovetail.cli.snapshot_source import (
+    ContextOption,
+    KubeconfigOption,
+    SnapshotOption,
+    fail,
+    fail_without_catalogs,
+    read_snapshot,
+)
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,6 +72,7 @@ def dashboard(
             asyncio.run(_serve_until_stopped(published_state, kubeconfig, context, settings))
     except (AddressUnsafe, PortUnusable, InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
+    fail_without_catalogs(published_state.latest.snapshot)
 
 
 async def _serve_until_stopped(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dovetail.dashboard.address import PageAddress
     from dovetail.dashboard.api import Documents
     from dovetail.dashboard.published_state import PublishedState
+    from dovetail.dashboard.savings import LedgerSavings
     from dovetail.dashboard.server import PageServer
     from dovetail.wiring.assembly import Assembly
 
@@ -55,13 +56,15 @@ async def serve_dashboard(parts: "Assembly", settings: Settings, where: Where = 
     from dovetail.cli.dashboard_follower import publish_by_role
     from dovetail.dashboard.published_state import PublishedState, keep_publishing
     from dovetail.observe.ledger import resolve_ledger_path
-    from dovetail.wiring.live import SystemClock, snapshot_from_state
+    from dovetail.wiring.live import snapshot_from_state
+    from dovetail.wiring.system_clock import SystemClock
 
     if not settings.dashboard_port:
         yield
         return
     published_state, state = PublishedState(), parts.manager.state
-    take = partial(snapshot_from_state, state, parts.supplier, SystemClock())
+    providers = parts.providers
+    take = partial(snapshot_from_state, state, providers.cloud, SystemClock(), providers.unusable)
     page = make_page(
         published_state, settings, resolve_ledger_path(settings.ledger, os.environ), settings.dashboard_port, where
     )
@@ -110,8 +113,8 @@ def documents(ledger: Path | None) -> "Documents":
     def history(parameters: Mapping[str, str], now: datetime) -> dict[str, Any]:
         return _history(ledger, parameters, now)
 
-    def decision(identity: str) -> dict[str, Any]:
-        return _decision(ledger, identity)
+    def decision(identity: str, now: datetime) -> dict[str, Any]:
+        return _decision(ledger, identity, now)
 
     return Documents(
         plan=plan_document,
@@ -121,18 +124,22 @@ def documents(ledger: Path | None) -> "Documents":
         calendar=calendar_document,
         history=history,
         decision=decision,
+        savings=partial(_savings, ledger),
     )
 
 
-def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
-    from dovetail.cli.view.history import decision_document
+def _decision(ledger: Path | None, identity: str, now: datetime) -> dict[str, Any]:
+    from dovetail.cli.view.history import HistorySavings, decision_document
     from dovetail.dashboard.api import PageApiError
-    from dovetail.observe.ledger_query import LedgerMissing, NoSuchDecision, read_decision
+    from dovetail.observe.ledger_query import LedgerMissing, NoSuchDecision, parse_instant, read_decision
+    from dovetail.observe.ledger_savings import read_savings
 
     if ledger is None:
         raise PageApiError("this process keeps no ledger, so there are no past decisions")
     try:
-        return decision_document(read_decision(ledger, identity))
+        found = read_decision(ledger, identity)
+        savings = HistorySavings(now, read_savings(ledger, parse_instant(found.at), now))
+        return decision_document(found, savings)
     except (LedgerMissing, NoSuchDecision) as error:
         raise PageApiError(str(error)) from None
 
@@ -141,9 +148,10 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
     import typer
 
     from dovetail.cli.history import instant
-    from dovetail.cli.view.history import history_document
+    from dovetail.cli.view.history import HistorySavings, history_document
     from dovetail.dashboard.api import PageApiError
     from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
+    from dovetail.observe.ledger_savings import read_savings
 
     if ledger is None:
         return {"decisions": [], "missing": "this process keeps no ledger, so there are no past decisions"}
@@ -160,8 +168,32 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
             until=instant("until", parameters.get("until", ""), lambda: now),
             most=int(most),
         )
-        return history_document(read_history(ledger, question))
+        until = question.until or now
+        savings = HistorySavings(until, read_savings(ledger, question.since, until))
+        return history_document(read_history(ledger, question), savings)
     except typer.BadParameter as error:
         raise PageApiError(error.message, 400) from None
     except LedgerMissing as error:
         return {"decisions": [], "missing": str(error)}
+
+
+def _savings(ledger: Path | None, parameters: Mapping[str, str], now: datetime) -> "LedgerSavings":
+    import typer
+
+    from dovetail.cli.history import instant
+    from dovetail.dashboard.api import PageApiError
+    from dovetail.dashboard.savings import LedgerSavings
+    from dovetail.observe.ledger_query import LedgerMissing
+    from dovetail.observe.ledger_savings import read_savings
+
+    try:
+        since = instant("since", parameters.get("since", ""), lambda: now)
+        until = instant("until", parameters.get("until", ""), lambda: now) or now
+    except typer.BadParameter as error:
+        raise PageApiError(error.message, 400) from None
+    if ledger is None:
+        return LedgerSavings(since, until, missing="this process keeps no ledger, so past savings are not known")
+    try:
+        return LedgerSavings(since, until, tuple(read_savings(ledger, since, until).values()))
+    except LedgerMissing as error:
+        return LedgerSavings(since, until, missing=str(error))

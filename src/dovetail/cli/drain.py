@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dovetail.cli.completion import complete_node
+from dovetail.cli.resource_names import ResourceKind, strip_kind
 from dovetail.cli.safe_output import echo
-from dovetail.cli.settings_options import SUPPLY, with_few_settings
+from dovetail.cli.settings_options import SCHEDULING, SUPPLY, with_few_settings
 from dovetail.cli.snapshot_source import (
     ContextOption,
     KubeconfigOption,
@@ -21,6 +23,7 @@ from dovetail.cli.snapshot_source import (
     SnapshotOption,
     fail,
     fail_unknown,
+    fail_without_catalogs,
     read_snapshot,
 )
 from dovetail.settings import Settings
@@ -34,9 +37,14 @@ if TYPE_CHECKING:
     from dovetail.wiring.live import OpenCluster
 
 
-@with_few_settings("dry_run", "manual_deletion", "preference_policy", *SUPPLY)
+@with_few_settings("dry_run", "manual_deletion", *SCHEDULING, *SUPPLY)
 def drain(  # noqa: PLR0913 - one parameter an option
-    node: Annotated[str, typer.Argument(help="The name of the node or of its NodeClaim.", show_default=False)],
+    node: Annotated[
+        str,
+        typer.Argument(
+            help="The name of the node or of its NodeClaim.", show_default=False, autocompletion=complete_node
+        ),
+    ],
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     timeout: Annotated[
@@ -60,13 +68,15 @@ def drain(  # noqa: PLR0913 - one parameter an option
       dovetail drain ip-10-0-3-17 --dry-run
       dovetail drain ip-10-0-3-17 --yes --timeout 15m -o json
     """
+    node = strip_kind(node, ResourceKind.NODE, ResourceKind.NODECLAIM)
     seconds = _timeout_seconds(timeout)
     read = read_snapshot(snapshot, kubeconfig, context, settings)
     found = _find(node, read)
     preview = _preview(_marked_deleted(found, settings), read, settings)
     preview_only = settings.dry_run or snapshot is not None
-    if preview_only or output == OutputFormat.TEXT:
+    if preview_only or output in {OutputFormat.TEXT, OutputFormat.WIDE} or read.missing_catalogs:
         _print_preview(*preview, output)
+    fail_without_catalogs(read)  # where its pods would be scheduled is not known; kubectl delete node still works
     if preview_only:
         raise typer.Exit(1 if preview[0].stuck or preview[1].refusals else 0)
     _check_finalizer(found)
@@ -131,11 +141,11 @@ def _preview(node: "ClusterNode", snapshot: "Snapshot", settings: Settings) -> "
     return explain_drain(node, snapshot.pdbs, snapshot.at), place_drained_pods(node, snapshot, settings.options)
 
 
-def _print_preview(view: "DrainView", placement: "Placement", output: OutputFormat) -> None:
+def _print_preview(view: "DrainView", placement: "Placement", output: str) -> None:
     from rich.console import Console
 
     from dovetail.cli.view.drain import drain_document, draw_drain, draw_placement, placement_document, summary
-    from dovetail.cli.view.printing import print_document, stamp
+    from dovetail.cli.view.printing import document_type, print_document, stamp
 
     def draw(console: Console) -> None:
         console.print(f"Drain of node {view.node.name} at {stamp(view.at)}: {summary(view)}", style="bold")
@@ -143,6 +153,7 @@ def _print_preview(view: "DrainView", placement: "Placement", output: OutputForm
         draw_placement(console, placement)
 
     document = {
+        **document_type("DrainPreview"),
         "node": view.node.name,
         "at": stamp(view.at),
         **drain_document(view),
@@ -164,7 +175,7 @@ async def _drain(
     node: "ClusterNode",
     opening: "AbstractAsyncContextManager[OpenCluster]",
     seconds: float | None,
-    output: OutputFormat,
+    output: str,
 ) -> int:
     """Delete the node and follow its drain; progress goes to standard error, the outcome to standard output."""
     from dovetail.cli.drain_follower import DrainingNode, follow
@@ -215,13 +226,19 @@ class _Progress:
             self._reported = line
             echo(f"{view.at:%H:%M:%S} {line}", err=True)
 
-    def end(self, name: str, *, gone: bool, output: OutputFormat) -> None:
+    def end(self, name: str, *, gone: bool, output: str) -> None:
         """Print the outcome."""
         from dovetail.cli.view.drain import drain_document
-        from dovetail.cli.view.printing import print_document
+        from dovetail.cli.view.printing import document_type, print_document
 
         left = drain_document(self.last) if self.last is not None and not gone else None
-        document = {"node": name, "gone": gone, "seconds": round(self.seconds, 1), "draining": left}
+        document = {
+            **document_type("Drain"),
+            "node": name,
+            "gone": gone,
+            "seconds": round(self.seconds, 1),
+            "draining": left,
+        }
         text = (
             f"Node {name} is gone after {self.seconds:.0f} s."
             if gone

@@ -1,26 +1,23 @@
 """`dovetail history`: past decisions from the ledger, which outlive the events in the cluster. Read-only."""
 
 from datetime import datetime
-from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.safe_output import echo
+from dovetail.cli.completion import complete_node, complete_nodepool
+from dovetail.cli.history_source import NAMESPACE_VARIABLE, HistoryPlace, HistoryUnavailable, find_source
+from dovetail.cli.resource_names import ResourceKind, strip_kind
+from dovetail.cli.settings_options import with_few_settings
+from dovetail.cli.snapshot_source import ContextOption, KubeconfigOption, OutputFormat, OutputOption, fail
+from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class HistoryFormat(StrEnum):
-    """The output format."""
-
-    TEXT = "text"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
+@with_few_settings("ledger", "leader_election_name", "leader_election_namespace", "dashboard_port")
 def history(  # noqa: PLR0913 - one parameter an option
     decision: Annotated[
         str,
@@ -30,10 +27,22 @@ def history(  # noqa: PLR0913 - one parameter an option
     ] = "",
     *,
     node: Annotated[
-        str, typer.Option("--node", metavar="NAME", help="Only decisions about this node or NodeClaim.")
+        str,
+        typer.Option(
+            "--node",
+            metavar="NAME",
+            help="Only decisions about this node or NodeClaim.",
+            autocompletion=complete_node,
+        ),
     ] = "",
     nodepool: Annotated[
-        str, typer.Option("--nodepool", metavar="NAME", help="Only decisions about nodes of this NodePool.")
+        str,
+        typer.Option(
+            "--nodepool",
+            metavar="NAME",
+            help="Only decisions about nodes of this NodePool.",
+            autocompletion=complete_nodepool,
+        ),
     ] = "",
     reason: Annotated[
         str,
@@ -47,25 +56,36 @@ def history(  # noqa: PLR0913 - one parameter an option
         str,
         typer.Option("--until", metavar="WHEN", help="Only decisions before then: 7d, 36h, a date or a time in UTC."),
     ] = "",
-    ledger: Annotated[
+    namespace: Annotated[
         str,
         typer.Option(
-            "--ledger",
-            metavar="PATH",
-            envvar="DOVETAIL_LEDGER",
-            help="The ledger file of `dovetail run`.",
-            show_default="dovetail/ledger.db in the state directory",
+            "--namespace",
+            "-n",
+            metavar="NAMESPACE",
+            envvar=NAMESPACE_VARIABLE,
+            help="The namespace of the controller.",
+            show_default="dovetail",
         ),
     ] = "",
-    output: Annotated[
-        HistoryFormat,
-        typer.Option("--output", "-o", help="The output format; wide adds ids, replacements and end times."),
-    ] = (HistoryFormat.TEXT),
+    pod: Annotated[
+        str, typer.Option("--pod", metavar="NAME", help="Ask this pod of the controller in place of the leader.")
+    ] = "",
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", help="A file with a token, if the dashboard of the controller requires one."),
+    ] = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = OutputFormat.TEXT,
+    settings: Settings,
 ) -> None:
     """Show past decisions: which nodes were launched or removed, when, why, at what cost and with what outcome.
 
-    With the id of a decision: its plan, why the other nodes were left alone, and its outcome. Reads the ledger that
-    `dovetail run` writes; needs no cluster. For a controller in a pod, use kubectl exec.
+    What commands saved is money up to now, or up to --until.
+
+    With the id of a decision: its plan, why the other nodes were left alone, and its outcome. Asks the controller that
+    leads, through the API server: get on its Lease, and get and create on pods/portforward are enough. With --ledger
+    (DOVETAIL_LEDGER) it reads a file in place of that. -o wide adds ids, replacements and end times.
 
     [bold]Examples[/bold]
       dovetail history --node ip-10-0-3-7          why a node was removed
@@ -73,35 +93,26 @@ def history(  # noqa: PLR0913 - one parameter an option
       dovetail history --reason Manual -o json
       dovetail history 3f9c                        one decision in full
     """
-    import os
-
     from dovetail.cli.view.history import print_decision, print_history
-    from dovetail.observe.ledger import resolve_ledger_path
-    from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, NoSuchDecision, read_decision, read_history
 
-    place = resolve_ledger_path(ledger, os.environ)
-    if place is None:
-        echo("Error: the ledger is disabled (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
-        raise typer.Exit(2)
+    decision, node = decision.removeprefix("decision/"), strip_kind(node, ResourceKind.NODE, ResourceKind.NODECLAIM)
+    nodepool = strip_kind(nodepool, ResourceKind.NODEPOOL)
     if decision and any((node, nodepool, reason, since, until)):
         raise typer.BadParameter(
             "cannot be combined with the id of a decision", param_hint="--node / --nodepool / --reason ..."
         )
-    question = LedgerQuery(
-        node=node,
-        nodepool=nodepool,
-        reason=reason,
-        since=instant("--since", since, _now),
-        until=instant("--until", until, _now),
-    )
+    limits = {"since": instant("--since", since, _now), "until": instant("--until", until, _now)}
+    filters = {"node": node, "nodepool": nodepool, "reason": reason}
+    filters |= {name: at.isoformat() for name, at in limits.items() if at is not None}
+    place = HistoryPlace(kubeconfig=kubeconfig, context=context, namespace=namespace, pod=pod, token_file=token_file)
     try:
+        source = find_source(place, settings)
         if decision:
-            print_decision(read_decision(place, decision), output.value)
+            print_decision(source.decision(decision), output)
         else:
-            print_history(read_history(place, question), output.value, node)
-    except (LedgerMissing, NoSuchDecision) as error:
-        echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from None
+            print_history(source.history({name: text for name, text in filters.items() if text}), output, node)
+    except HistoryUnavailable as error:
+        fail(str(error))
 
 
 def _now() -> datetime:

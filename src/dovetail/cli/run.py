@@ -5,8 +5,9 @@ signal arrives or the Lease is lost. Configuration errors and missing custom res
 """
 
 import asyncio
+import logging
 import signal
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,10 +15,14 @@ import typer
 
 from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import with_settings
+from dovetail.karpenter_settings import SettingNotice
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from dovetail.ports.cluster import Cluster
+    from dovetail.wiring.providers import Providers
+
+log = logging.getLogger(__name__)
 
 
 @with_settings
@@ -32,6 +37,7 @@ def run(
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")] = None,
     settings: Settings,
+    notices: Sequence[SettingNotice],
 ) -> None:
     """Run the controllers against a cluster until stopped.
 
@@ -39,18 +45,24 @@ def run(
     With --disruption on, it also disrupts expired, drifted, empty and underutilized nodes; see dovetail plan first.
     With --dry-run it writes nothing and reports what it would do; permission to get, list and watch is enough.
     With several replicas, the holder of a Lease acts and the others stand by. SIGTERM stops it in order.
-    Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
+    It needs the custom resources of Karpenter v1, or:  dovetail crds | kubectl apply --server-side -f -
     """
-    from dovetail.observe.log import LogSettings, configure
+    from dovetail.observe.log import LogOutputs, LogSettings, configure
 
     form: Literal["json", "text"] = "text" if settings.log_format == "text" else "json"
-    configure(LogSettings(level=settings.log_level, form=form), sys.stderr)
+    try:
+        output = LogOutputs(settings.log_output_paths)
+    except OSError as error:
+        echo(f"Error: --log-output-paths (LOG_OUTPUT_PATHS): {error}", err=True)
+        raise typer.Exit(2) from None
+    configure(LogSettings(level=settings.log_level, form=form), output)
+    for each in notices:
+        level = logging.WARNING if each.warning else logging.INFO
+        log.log(level, "setting is not followed", extra={"setting": each.setting, "why": each.text})
     raise typer.Exit(asyncio.run(_run(kubeconfig, context, settings)))
 
 
 async def _run(kubeconfig: Path | None, context: str | None, settings: Settings) -> int:
-    import logging
-
     from dovetail.cli.dashboard_api import serve_dashboard
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.dashboard.address import AddressUnsafe
@@ -61,7 +73,6 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.wiring.live import endpoints, leader_term, on_cluster, open_leadership
     from dovetail.wiring.providers import ProviderUnusable
 
-    log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -72,8 +83,9 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
             endpoints(parts, settings).served(),
             serve_dashboard(parts, settings, (kubeconfig, context)),
         ):
-            await _check_access(parts.cluster, settings)
+            await _check_access(parts.cluster, parts.providers, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
+            await _log_missing_fields(parts.cluster)
             async with open_leadership(kubeconfig, context, settings) as leadership:
                 ending = await leader_term(parts, settings, stopped, leadership).run()
     except (
@@ -95,17 +107,24 @@ class CustomResourcesMissing(Exception):
     """The cluster lacks custom resources that the controllers need."""
 
 
-async def _check_access(cluster: "Cluster", settings: Settings) -> None:
-    """Fail if custom resources are missing. An API server that is unavailable is no failure: the controllers retry."""
+async def _check_access(cluster: "Cluster", providers: "Providers", settings: Settings) -> None:
+    """Fail if custom resources are missing, or if no provider of the NodePools can run.
+
+    An API server that is unavailable is no failure: the controllers retry.
+    """
     from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
     from dovetail.ports.errors import NotFound, Unavailable
+    from dovetail.wiring.providers import require_usable
 
     absent = []
-    needed: tuple[Kind[Any], ...] = (
-        NODE_POOL,
-        NODE_CLAIM,
-        EC2_NODE_CLASS if settings.provider == "aws" else KWOK_NODE_CLASS,
-    )
+    node_classes: dict[str, Kind[Any]] = {"aws": EC2_NODE_CLASS, "kwok": KWOK_NODE_CLASS}
+    needed: tuple[Kind[Any], ...] = (NODE_CLAIM, *filter(None, [node_classes.get(settings.provider)]))
+    try:
+        require_usable(providers, (await cluster.list(NODE_POOL)).items)
+    except NotFound:
+        absent.append(f"{NODE_POOL.plural}.{NODE_POOL.group}")
+    except Unavailable:
+        return
     for kind in needed:
         try:
             await cluster.list(kind)
@@ -116,3 +135,24 @@ async def _check_access(cluster: "Cluster", settings: Settings) -> None:
     if absent:
         remedy = "install them with:  dovetail crds | kubectl apply --server-side -f -"
         raise CustomResourcesMissing(f"the cluster lacks the custom resources {', '.join(absent)}; {remedy}")
+
+
+async def _log_missing_fields(cluster: "Cluster") -> None:
+    """Log which fields the installed NodePool CRD does not have. Permission to read the CRD is optional."""
+    import logging
+
+    from dovetail.model.annotated_fields import INSTALL, missing_in
+    from dovetail.model.kinds import CUSTOM_RESOURCE_DEFINITION, NODE_POOL
+    from dovetail.model.kube_object import Key
+    from dovetail.ports.errors import ApiError
+
+    try:
+        crd = await cluster.get(CUSTOM_RESOURCE_DEFINITION, Key("", f"{NODE_POOL.plural}.{NODE_POOL.group}"))
+    except ApiError:
+        return
+    schemas = [each.schema.open_api_v3_schema for each in crd.spec.versions if each.name == NODE_POOL.version]
+    missing = missing_in(schemas[0]) if schemas else ()
+    if missing:
+        text = "the installed NodePool CRD lacks fields of Dovetail; write them as annotations, or " + INSTALL
+        fields = {each.path: each.annotation for each in missing}
+        logging.getLogger(__name__).info(text, extra={"annotation_by_field": fields})

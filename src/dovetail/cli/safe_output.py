@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
+from dovetail.cli.argument_wording import plain_message
 from dovetail.model.printable import printable, printable_json
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def json_text(document: Any) -> str:
 
 def yaml_text(document: Any) -> str:
     """Encode a document as YAML; ASCII only, with escapes, if a character in it is not printable."""
-    import yaml
+    from dovetail.manifest.yaml_output import to_yaml
 
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=4000)
-    return text if printable(text) == text else yaml.safe_dump(document, sort_keys=False, width=4000)
+    text = to_yaml(document, width=4000)
+    return text if printable(text) == text else to_yaml(document, width=4000, allow_unicode=False)
 
 
 def make_console(**options: Any) -> "Console":
@@ -73,8 +74,9 @@ class SafeGroup(TyperGroup):
 
 
 def _make_safe(error: Exception) -> None:
-    """Escape the message of an error about arguments; typer prints no other errors."""
+    """Word the message of an error about arguments plainly and escape it; typer prints no other errors."""
     if hasattr(error, "format_message"):
+        error.message = plain_message(error) or getattr(error, "message", "")  # type: ignore[attr-defined]  # it has one
         for name, value in vars(error).items():
             if isinstance(value, str):
                 setattr(error, name, printable(value))

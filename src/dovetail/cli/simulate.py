@@ -1,7 +1,7 @@
 """`dovetail simulate`: runs a scenario on virtual time and reports cost, evictions and pending times.
 
-One run prints a report. `--compare`, `--sweep` and `--seeds` make several variants, which run in parallel and print a
-comparison. All errors in the scenario and the options are reported before the first run starts.
+One run prints a report. `--compare`, `--sweep`, `--without-disruption` and `--seeds` make several variants, which run
+in parallel and print a comparison. All errors in the scenario and the options are reported before the first run starts.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli.safe_output import echo, make_console
-from dovetail.cli.snapshot_source import OutputFormat, OutputOption
+from dovetail.cli.snapshot_source import DocumentOutputOption, OutputFormat
 
 if TYPE_CHECKING:
     from dovetail.cli.simulation.report import Report
@@ -80,6 +80,14 @@ Dask = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+WithoutDisruption = Annotated[
+    bool,
+    typer.Option(
+        "--without-disruption",
+        help="Also run with disruption off: what would it have cost?",
+        rich_help_panel=_PANEL,
+    ),
+]
 Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", help="Also write a report with plots to one HTML file.", show_default=False),
@@ -99,10 +107,11 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     sets: Sets = [],  # noqa: B006 - typer copies it
     compare: Compare = False,
     sweeps: Sweeps = [],  # noqa: B006 - typer copies it
+    without_disruption: WithoutDisruption = False,
     dask: Dask = None,
     html: Html = None,
     timeline: Timeline = False,
-    output: OutputOption = OutputFormat.TEXT,
+    output: DocumentOutputOption = OutputFormat.TEXT,
 ) -> None:
     """Run a scenario with the real controllers on virtual time; report cost, evictions and pending times.
 
@@ -112,11 +121,14 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     [bold]Examples[/bold]
       dovetail simulate web.yaml --for 30d --html report.html
       dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
+      dovetail simulate web.yaml --without-disruption
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
     from dovetail.cli.simulation.runner import infrequent_gc
+    from dovetail.core.cost_floor.floor import WITHOUT_SOLVER
 
     options = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
+    options["without_disruption"] = without_disruption
     with infrequent_gc():
         variants, trace = _load(scenario, options)
         _check_writable(html)
@@ -124,11 +136,13 @@ def simulate(  # noqa: PLR0913 - one parameter an option
             echo("Error: --timeline is for a single run; with several runs, -o json has the timeline of each", err=True)
             raise typer.Exit(2)
         reports = [outcome.report for outcome in _run(scenario, variants, trace, dask)]
+        if WITHOUT_SOLVER and dask is None:
+            echo(f"Warning: {WITHOUT_SOLVER}", err=True)
         _print(variants, reports, html, output, timeline=timeline)
 
 
 def _print(
-    variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: OutputFormat, *, timeline: bool
+    variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: str, *, timeline: bool
 ) -> None:
     from dovetail.cli.simulation.comparison import as_document, compare, print_comparison
     from dovetail.cli.simulation.html_report import write_html

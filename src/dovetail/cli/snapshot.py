@@ -8,6 +8,7 @@ import typer
 
 from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import SUPPLY, with_few_settings
+from dovetail.cli.snapshot_source import fail_without_catalogs
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def snapshot(  # noqa: PLR0913 - one parameter an option
             raise typer.BadParameter("requires --demo", param_hint="--at" if at else "--seed")
         taken = _from_cluster(kubeconfig, context, settings)
     _write(taken, output, form, gzipped)
+    fail_without_catalogs(taken)
 
 
 def _form(output: str) -> tuple[str, bool]:

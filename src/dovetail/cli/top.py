@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli.completion import complete_nodepool
 from dovetail.cli.settings_options import with_settings
 from dovetail.cli.snapshot_source import (
     ContextOption,
@@ -16,6 +17,7 @@ from dovetail.cli.snapshot_source import (
     SnapshotOption,
     fail,
     fail_unknown,
+    fail_without_catalogs,
     read_snapshot,
 )
 from dovetail.settings import Settings
@@ -42,7 +44,12 @@ def top(  # noqa: PLR0913 - one parameter an option
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only nodes of this NodePool.")] = "",
+    nodepool: Annotated[
+        str,
+        typer.Option(
+            "--nodepool", metavar="NAME", help="Only nodes of this NodePool.", autocompletion=complete_nodepool
+        ),
+    ] = "",
     order: Annotated[
         TopOrder,
         typer.Option(
@@ -74,6 +81,7 @@ def top(  # noqa: PLR0913 - one parameter an option
         read = read_snapshot(snapshot, kubeconfig, context, settings)
         document = _document(read, choice, settings, still=snapshot is not None)
         print_document(document, output, lambda console: draw_top(console, document, choice))
+        fail_without_catalogs(read)
         return
     from dovetail.cli.top_live import follow
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
@@ -89,6 +97,7 @@ def top(  # noqa: PLR0913 - one parameter an option
         follow(published_state, choice, (kubeconfig, context), settings)
     except (InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
+    fail_without_catalogs(published_state.latest.snapshot)
 
 
 def _document(read: "Snapshot", choice: "TopView", settings: Settings, *, still: bool) -> dict[str, Any]:

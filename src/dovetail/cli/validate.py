@@ -4,7 +4,7 @@ Exit code 0: no faults; 1: faults, or warnings with --strict; 2: input that cann
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,12 +22,20 @@ if TYPE_CHECKING:
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
+class Target(StrEnum):
+    """The controller that is to use the manifests."""
+
+    DOVETAIL = "dovetail"
+    KARPENTER = "karpenter"
+
+
 class ValidateOutput(StrEnum):
     """The output format."""
 
     TEXT = "text"
     JSON = "json"
     YAML = "yaml"
+    SARIF = "sarif"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,13 @@ class Checked:
 
 def validate(
     paths: Annotated[list[str], typer.Argument(help="Manifests: files, directories, or - for standard input.")],
-    output: Annotated[ValidateOutput, typer.Option("--output", "-o", help="The output format.")] = ValidateOutput.TEXT,
+    target: Annotated[
+        Target,
+        typer.Option("--target", help="karpenter: also report what Karpenter v1.14 rejects, drops or ignores."),
+    ] = Target.DOVETAIL,
+    output: Annotated[
+        ValidateOutput, typer.Option("--output", "-o", help="The output format; sarif is for code scanning services.")
+    ] = ValidateOutput.TEXT,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as faults.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only documents with faults or warnings.")] = False,
 ) -> None:
@@ -58,16 +72,19 @@ def validate(
     checked: list[Checked] = []
     unreadable: list[str] = []
     for path in paths:
-        found = [each for source, text in _texts(path, unreadable) for each in _check(source, text)]
+        found = [each for source, text in _texts(path, unreadable) for each in _check(source, text, target)]
         if not found and not unreadable:
             unreadable.append(f"{'standard input' if path == '-' else path}: has no documents to validate")
         checked.extend(found)
+    checked = [_by_line(each) for each in _with_duplicates(checked)]
     if output is ValidateOutput.TEXT:
         _print_text(checked, unreadable, quiet=quiet)
+        _print_own_fields(checked, target)
     else:
-        _print_data([_as_data(each) for each in checked if not quiet or _has_findings(each)], output)
+        rows = [_as_data(each) for each in checked if not quiet or _has_findings(each)]
+        _print_data(_sarif(rows, unreadable, strict=strict) if output is ValidateOutput.SARIF else rows, output)
         for problem in unreadable:
-            echo(problem, err=True)
+            echo(_one_line(problem), err=True)
     if unreadable:
         raise typer.Exit(2)
     if any(each.report.faults or (strict and each.report.warnings) for each in checked):
@@ -97,15 +114,56 @@ def _files(path: Path, unreadable: list[str]) -> "Sequence[Path | str]":
     return found
 
 
-def _check(source: str, text: str) -> Iterator[Checked]:
-    from dataclasses import replace
-
+def _check(source: str, text: str, target: Target) -> Iterator[Checked]:
+    from dovetail.manifest.corrections import as_written
     from dovetail.manifest.documents import Report, read_documents
+    from dovetail.manifest.portability import for_karpenter
     from dovetail.manifest.validation import faults_of
 
     for document in read_documents(text, source):
         report = Report() if document.content is None else faults_of(document.content)
-        yield Checked(document, replace(report, faults=(*document.faults, *report.faults)))
+        if target is Target.KARPENTER:
+            report = for_karpenter(report, document.content)
+        texts = document.texts
+        found = (as_written(each, texts[each.path]) if each.path in texts else each for each in report.faults)
+        yield Checked(document, replace(report, faults=(*document.faults, *found)))
+
+
+def _with_duplicates(checked: list[Checked]) -> Iterator[Checked]:
+    """Yield the documents with a fault for each one that has the kind and name of an earlier one."""
+    from dovetail.model.kube_object import Fault
+
+    places: dict[tuple[str, ...], str] = {}
+    for each in checked:
+        document, report = each.document, each.report
+        place = f"{document.source}:{document.line}"
+        earlier = places.setdefault(_identity(document, report), place)
+        if earlier == place or report.note or not isinstance(_metadata(document).get("name"), str):
+            yield each
+            continue
+        problem = f"is also the name of the {report.kind} at {earlier}: applying both keeps only one"
+        fault = Fault("metadata.name", problem, report.name, "rename one of them, or remove it")
+        yield Checked(document, replace(report, faults=(*report.faults, fault)))
+
+
+def _identity(document: "Document", report: "Report") -> tuple[str, ...]:
+    content = document.content if isinstance(document.content, dict) else {}
+    namespace = _metadata(document).get("namespace", "")
+    return (str(content.get("apiVersion")).rpartition("/")[0], report.kind, str(namespace), report.name)
+
+
+def _metadata(document: "Document") -> dict[str, Any]:
+    content = document.content if isinstance(document.content, dict) else {}
+    metadata = content.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _by_line(checked: Checked) -> Checked:
+    document, report = checked.document, checked.report
+    faults, warnings = (
+        tuple(sorted(each, key=lambda fault: document.line_of(fault.path))) for each in (report.faults, report.warnings)
+    )
+    return Checked(document, replace(report, faults=faults, warnings=warnings))
 
 
 def _has_findings(checked: Checked) -> bool:
@@ -134,11 +192,20 @@ def _fault_as_data(document: "Document", fault: "Fault") -> dict[str, Any]:
         "value": fault.value,
         "problem": fault.problem,
         "remedy": fault.remedy,
+        "fix": fault.fix,
     }
 
 
-def _print_data(rows: list[dict[str, Any]], output: ValidateOutput) -> None:
-    echo(json_text(rows) if output is ValidateOutput.JSON else yaml_text(rows).removesuffix("\n"))
+def _sarif(rows: list[dict[str, Any]], unreadable: list[str], *, strict: bool) -> dict[str, Any]:
+    from importlib.metadata import version
+
+    from dovetail.cli.view.sarif import sarif_log
+
+    return sarif_log(rows, unreadable, version=version("dovetail"), strict=strict)
+
+
+def _print_data(document: Any, output: ValidateOutput) -> None:
+    echo(yaml_text(document).removesuffix("\n") if output is ValidateOutput.YAML else json_text(document))
 
 
 def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:
@@ -147,29 +214,56 @@ def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -
         if not quiet or _has_findings(each):
             _print_document(console, each)
     for problem in unreadable:
-        echo(problem, err=True)
+        echo(_one_line(problem), err=True)
     faults, warnings = (sum(len(getattr(each.report, name)) for each in checked) for name in ("faults", "warnings"))
     console.print(f"{_count(len(checked), 'document')}: {_count(faults, 'fault')}, {_count(warnings, 'warning')}")
+
+
+def _print_own_fields(checked: list[Checked], target: Target) -> None:
+    """Name the fields that work only with Dovetail's CRDs, unless they are faults already."""
+    from dovetail.model.annotated_fields import INSTALL, written_fields
+
+    fields = dict.fromkeys(path for each in checked for path in written_fields(each.document.content))
+    if fields and target is Target.DOVETAIL:
+        echo(f"Karpenter's CRDs drop {', '.join(fields)}: {INSTALL}, or write annotations (see --target karpenter).")
 
 
 def _print_document(console: "Console", checked: Checked) -> None:
     document, report = checked.document, checked.report
     name = " ".join(filter(None, (report.kind or "document", report.name)))
-    console.print(f"{document.source}:{document.line} {name}: ", end="")
+    console.print(_one_line(f"{document.source}:{document.line} {name}: "), end="")
     colour = {"valid": "green", "invalid": "red", "skipped": "dim"}[checked.verdict]
-    console.print(report.note or {"valid": "ok"}.get(checked.verdict, checked.verdict), style=colour)
+    console.print(_one_line(report.note or {"valid": "ok"}.get(checked.verdict, checked.verdict)), style=colour)
     for faults, word, style in ((report.faults, "fault", "red"), (report.warnings, "warning", "yellow")):
         for fault in faults:
-            console.print(f"  {word:<8}", style=style, end="")
-            console.print(f"line {document.line_of(fault.path)}  ", style="dim", end="")
-            console.print(_in_one_line(fault))
+            line = document.line_of(fault.path)
+            start, words = f"  {word:<8}line {line}  ", _in_one_line(fault)
+            for known in (f" (line {line})", f" on line {line}"):
+                words = words.replace(known, "") if fault.path == "$" else words
+            console.print(start, style=style, end="")
+            console.print(_wrapped(console, words, len(start)))
             if fault.remedy:
-                console.print(f"            {fault.remedy}", style="dim")
+                console.print(f"{' ' * 10}{_wrapped(console, _one_line(fault.remedy), 10)}", style="dim")
+
+
+def _wrapped(console: "Console", text: str, indent: int) -> str:
+    """The text, broken at the width of a terminal; in files and pipes a finding stays on one line."""
+    if not console.is_terminal:
+        return text
+    from textwrap import wrap
+
+    lines = wrap(text, max(console.width - indent, 20), break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
 
 
 def _in_one_line(fault: "Fault") -> str:
     shown = "" if fault.value is None else f" (got {_short(fault.value)})"
-    return f"{fault.path}: {fault.problem}{shown}"
+    return _one_line(f"{'' if fault.path == '$' else f'{fault.path}: '}{fault.problem}{shown}")
+
+
+def _one_line(text: str) -> str:
+    """The text without line breaks, so that a name cannot look like a line of this command."""
+    return text.replace("\n", "\\n")
 
 
 def _short(value: object) -> str:

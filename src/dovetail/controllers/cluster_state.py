@@ -61,10 +61,13 @@ class ClusterState:
         well_known: frozenset[str] = frozenset(),
         namespace: str = "default",
         stale_after: timedelta = timedelta(seconds=STALE_AFTER),
+        *,
+        relax_min_values: bool = False,
     ) -> None:
         self.caches: list[Informer[Any]] = []
         """Every informer whose staleness stops disruption; a controller that runs another informer adds it here."""
         self.stale_after = stale_after
+        self._relax_min_values = relax_min_values
         self.pods = self._new_informer(cluster, POD)
         self.nodes = self._new_informer(cluster, NODE)
         self.claims = self._new_informer(cluster, NODE_CLAIM)
@@ -246,8 +249,10 @@ class ClusterState:
         self._cluster_nodes = tuple(sorted(joined, key=_name_of))
         return self._cluster_nodes
 
-    def snapshot(self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Snapshot:
-        """Return the cluster at this instant."""
+    def snapshot(
+        self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]], missing: Mapping[str, str] | None = None
+    ) -> Snapshot:
+        """Return the cluster at this instant, with the catalogs of NodePools or why they are missing."""
         return Snapshot(
             at=now,
             nodes=self.cluster_nodes(),
@@ -255,6 +260,7 @@ class ClusterState:
             nodepools={key.name: pool for key, pool in sorted(self.nodepools.items.items())},
             daemon_sets=tuple(value for _, value in sorted(self.daemon_sets.items.items())),
             catalogs=catalogs,
+            missing_catalogs=missing or {},
             well_known=self._well_known,
             storage=self._storage(),
             namespaces={key.name: each.metadata.labels for key, each in self.namespaces.items.items()},
@@ -265,6 +271,7 @@ class ClusterState:
             ),
             nominated=self._nominated(now),
             pause=self.pause,
+            relax_min_values=self._relax_min_values,
             unreadable=self.unreadable.unread(),
         )
 

@@ -4,16 +4,17 @@
 informer caches at once, so the next decision sees it before the watch delivers it. A write whose outcome is unknown
 (`OutcomeUnknown`) is followed by a list of all NodeClaims, so no decision is made on a cache that may lack it.
 
-`find_catalogs` reads the instance types of each NodePool from the provider.
+`read_catalogs` reads the instance types of each NodePool from the provider.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.metrics.pod_clocks import PodClocks
 from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
@@ -23,7 +24,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import Snapshot
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
+from dovetail.ports.cloud import CloudProvider, NodeClassReconciler, UnusableProvider
 from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
 from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown, WorldError
 from dovetail.ports.interruption import InterruptionSource
@@ -37,17 +38,34 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProviderPorts:
+    """One provider, with the reconciler of its node classes and its sources of interruption warnings.
+
+    `in_use` is set once a NodePool or NodeClaim refers to the provider. Until then the provider is not called, so that
+    a cluster without EC2 instances needs no AWS credentials.
+    """
+
+    cloud: CloudProvider
+    node_classes: NodeClassReconciler | None = None
+    interruptions: tuple[InterruptionSource, ...] = ()
+    in_use: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The adapters through which controllers reach the cluster, the cloud and telemetry."""
+    """The adapters through which controllers reach the cluster, the clouds and telemetry.
+
+    `cloud` routes each call to one of `providers`. The objects of `unusable` providers are left alone.
+    """
 
     cluster: Cluster
     cloud: CloudProvider
+    providers: tuple[ProviderPorts, ...] = ()
+    unusable: tuple[UnusableProvider, ...] = ()
     clock: Clock
     recorder: Recorder
     metrics: Metrics = field(default_factory=NoMetrics)
     ledger: Ledger = field(default_factory=NoLedger)
-    interruptions: tuple[InterruptionSource, ...] = ()
-    node_classes: NodeClassReconciler | None = None
     seen: bool = True  # False skips work that only produces events and metrics, as in benchmarks
 
 
@@ -59,6 +77,8 @@ class ControllerContext(Ports):
     settings: Settings
     removal_reasons: dict[str, str] = field(default_factory=dict)
     """Why claims were deleted without a command, by uid; set by the deleting controller, read by the ledger."""
+    pod_clocks: PodClocks = field(default_factory=PodClocks)
+    """When pending pods were seen and simulated; for metrics only."""
     claim_refresh: SingleFlight = field(default_factory=SingleFlight)
     """Coalesces concurrent lists of all NodeClaims."""
     launch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -73,8 +93,8 @@ class ControllerContext(Ports):
 
     async def snapshot(self) -> Snapshot:
         """Return the cluster at this instant, with the current catalog of each NodePool."""
-        catalogs = await find_catalogs(self.cloud, self.state.nodepools.items.values())
-        return self.state.snapshot(self.clock.now(), catalogs)
+        catalogs, missing = await read_catalogs(self.cloud, self.state.nodepools.items.values())
+        return self.state.snapshot(self.clock.now(), catalogs, missing)
 
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the version of the claim that was read, and store the result in the cache."""
@@ -143,22 +163,37 @@ class ControllerContext(Ports):
             return
 
     def manages(self, claim: NodeClaim) -> bool:
-        """Whether the claim's node class belongs to this provider."""
+        """Whether the claim's node class belongs to a provider that can act."""
         return self.cloud.supports(claim.spec.node_class_ref)
 
 
 async def find_catalogs(cloud: CloudProvider, pools: Iterable[NodePool]) -> dict[str, tuple[InstanceType, ...]]:
-    """Return the catalog of each NodePool of this provider; a pool whose catalog fails is logged and left out."""
+    """Return the catalog of each supported NodePool; a pool whose catalog fails is logged and left out."""
+    catalogs, missing = await read_catalogs(cloud, pools)
+    for pool, error in missing.items():
+        log.warning("no catalog for nodepool", extra={"nodepool": pool, "error": error})
+    return catalogs
+
+
+async def read_catalogs(
+    cloud: CloudProvider, pools: Iterable[NodePool], unusable: Sequence[UnusableProvider] = ()
+) -> tuple[dict[str, tuple[InstanceType, ...]], dict[str, str]]:
+    """Return the catalog of each supported NodePool, and why others have none; neither has pools of no provider."""
     catalogs: dict[str, tuple[InstanceType, ...]] = {}
+    missing: dict[str, str] = {}
     for pool in tuple(pools):  # a copy: the cache may change while the provider answers
         if not cloud.supports(pool.node_class_ref):
+            for each in unusable:
+                if each.supports(pool.node_class_ref):
+                    missing[pool.name] = each.why
             continue
         try:
             catalogs[pool.name] = await cloud.instance_types(pool)
         except WorldError as error:
-            log.warning("no catalog for nodepool", extra={"nodepool": pool.name, "error": str(error)})
+            missing[pool.name] = str(error)
         except AssertionError:
             raise
-        except Exception:
+        except Exception as error:
+            missing[pool.name] = f"internal error: {error!r}"
             log.exception("no catalog for nodepool", extra={"nodepool": pool.name})
-    return catalogs
+    return catalogs, missing

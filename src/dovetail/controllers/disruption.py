@@ -29,7 +29,6 @@ from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.unreadable_objects import UnreadableIndex
-from dovetail.ports.ledger import NoLedger
 from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
@@ -163,7 +162,7 @@ class DisruptionController:
                 )
                 self._events.report_rejected(command, checked)
                 continue
-            kept = not isinstance(self._context.ledger, NoLedger)
+            kept = self._context.ledger.keeps
             await self._queue.start(
                 checked, considered_for_command(checked, refusals_by_method, context, started) if kept else None
             )

@@ -317,12 +317,6 @@ class DisruptionQueue:
             return await self._write_record(claim, record) if taken_by(claim) is None else claim
 
         claims = await for_each(commit, claims)
-        self._context.metrics.count(
-            "dovetail_disruption_saving_dollars_per_hour_total",
-            max(0.0, record.cost_before - record.cost_after),
-            nodepool=claims[0].nodepool_name,
-            reason=record.reason,
-        )
         await self._delete(claims, record)
 
     async def _delete(self, claims: list[NodeClaim], record: CommandRecord) -> None:
@@ -357,7 +351,7 @@ class DisruptionQueue:
         """Delete unready replacements and unmark the candidates; records go last, so that a restart can resume."""
         if state.record.id not in self._reported:
             self._reported.add(state.record.id)
-            self._record_failure(state, why, failed=failed)
+            await self._record_failure(state, why, failed=failed)
         for claim in abandoned(state):
             self._context.removal_reasons[claim.metadata.uid] = "rolled_back"
             if failed:
@@ -365,7 +359,7 @@ class DisruptionQueue:
             await self._context.delete_claim(claim)
         await unmark_candidates(self._context, [claim for claim in state.candidates if not claim.deleting])
 
-    def _record_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
+    async def _record_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
         """Log, count and record the rollback, once per command even if the rollback is retried."""
         log.warning("rolling back", extra={"command": state.record.id, "why": why})
         for pool in {claim.nodepool_name for claim in state.candidates} if failed else ():
@@ -377,7 +371,12 @@ class DisruptionQueue:
         self._context.metrics.count(
             "dovetail_commands_ended_total", reason=state.record.reason, outcome=DecisionOutcome.ROLLED_BACK
         )
-        self._context.ledger.close(state.record.id, self._ending(DecisionOutcome.ROLLED_BACK, why))
+        left, reasons = abandoned(state), self._context.removal_reasons
+        stay = [claim for claim in state.replacements if not claim.deleting and claim not in left]
+        made = [await priced_node(self._context, claim) for claim in stay if claim.metadata.uid not in reasons]
+        self._context.ledger.close(
+            state.record.id, replace(self._ending(DecisionOutcome.ROLLED_BACK, why), made=tuple(made))
+        )
 
     async def remove_stray_marks(self) -> None:
         """Remove disruption taints and conditions of claims without a command, left by a crash or another program."""

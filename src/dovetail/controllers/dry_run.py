@@ -25,7 +25,7 @@ from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsControl
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
-from dovetail.core.explain.node import deciding_refusal, refusals_by_node
+from dovetail.core.explain.node import find_verdicts
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.interruption import drain_by, respond
 from dovetail.core.lifecycle.repair import RepairTerms, find_unhealthy_conditions, read_breaker
@@ -57,11 +57,13 @@ class DryRunInterruptions:
         """Receive warnings until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
-            for source in self._context.interruptions:
-                if source.shared:
-                    tasks.create_task(self._listen(source))
+            for provider in self._context.providers:
+                for source in provider.interruptions:
+                    if source.shared:
+                        tasks.create_task(self._listen(source, provider.in_use))
 
-    async def _listen(self, source: InterruptionSource) -> None:
+    async def _listen(self, source: InterruptionSource, in_use: asyncio.Event) -> None:
+        await in_use.wait()
         backoff = RetryBackoff(first=1.0, limit=30.0)
         while True:
             deliveries = await guarded("interruption.receive", source.receive)
@@ -239,7 +241,7 @@ def _removals(snapshot: Snapshot, repair: RepairTerms) -> Iterator[DryRunAdvice]
     for node in snapshot.nodes:
         if node.claim is None or node.deleting:
             continue
-        due_at = expires_at(node.claim)
+        due_at = expires_at(node.claim, snapshot.nodepools.get(node.nodepool_name))
         if due_at is not None and due_at <= snapshot.at:
             why = f"its lifetime ended at {due_at:%Y-%m-%dT%H:%M:%SZ}"
             yield advise_removal(node.claim, snapshot.at, Reason.EXPIRED, why)
@@ -281,7 +283,8 @@ def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> Dry
 def _summary(plan: PassPlan, snapshot: Snapshot) -> DryRunAdvice:
     """Count the nodes that would not be disrupted, by the refusal that decides for each of them."""
     disrupted = {each.name for command in plan.commands for each in command.candidates}
-    refused = Counter(str(deciding_refusal(why, name).code) for name, why in refusals_by_node(plan).items())
+    left = [node for node in snapshot.nodes if node.managed and node.name not in disrupted]
+    refused = Counter(str(verdict.code) for verdict in find_verdicts(plan, left).values())
     facts = {
         "nodepools": len(snapshot.nodepools),
         "nodes": sum(1 for node in snapshot.nodes if node.managed),

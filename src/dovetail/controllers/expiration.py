@@ -44,7 +44,7 @@ class ExpirationController:
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None
-        due_at = expires_at(claim)
+        due_at = expires_at(claim, self._context.state.pool(claim.nodepool_name))
         if due_at is None:
             return None
         left = due_at - self._context.clock.now()

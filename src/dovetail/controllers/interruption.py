@@ -55,10 +55,12 @@ class InterruptionController:
         """Receive warnings until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
-            for source in self._context.interruptions:
-                tasks.create_task(self._listen(source))
+            for provider in self._context.providers:
+                for source in provider.interruptions:
+                    tasks.create_task(self._listen(source, provider.in_use))
 
-    async def _listen(self, source: InterruptionSource) -> None:
+    async def _listen(self, source: InterruptionSource, in_use: asyncio.Event) -> None:
+        await in_use.wait()
         backoff = RetryBackoff(first=1.0, limit=30.0)
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as tasks:

@@ -6,9 +6,12 @@ reason was deleted by a user. At startup, entries that ended while no controller
 """
 
 import asyncio
+import itertools
+from collections import defaultdict
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import launch_id, ledger_node, pod_names, priced_node, removal_id
+from dovetail.controllers.savings import SavingsTracker
 from dovetail.core.disruption.command_progress import running_commands
 from dovetail.core.lifecycle.interruption import RESPONSES
 from dovetail.model.command import REPLACES_ANNOTATION, read_record, taken_by
@@ -25,12 +28,13 @@ from dovetail.ports.ledger import (
     LedgerEntry,
     LedgerHealth,
     LedgerNode,
-    NoLedger,
+    LedgerState,
 )
 from dovetail.runtime.reconciler import Reconciler
 
 REMOVAL_REASON_DELAY = 2.0  # seconds after a deletion in which its controller sets the reason
 HEALTH_SECONDS = 30.0
+SAVINGS_EVERY = 10  # health reports: every five minutes, because all recent decisions are replayed
 _REASONS = {
     "expired": (Reason.EXPIRED, "older than its NodeClaim's expireAfter"),
     "unhealthy": (Reason.UNHEALTHY, "its node was unhealthy for too long"),
@@ -46,20 +50,20 @@ _REASONS = {
 class LedgerController:
     """Opens and closes ledger entries as NodeClaims change."""
 
-    def __init__(self, context: ControllerContext) -> None:
+    def __init__(self, context: ControllerContext, savings: SavingsTracker) -> None:
         self._context = context
+        self._savings = savings
         self._recorded_removals: set[str] = set()  # uids of claims
         self._pods_to_reschedule: dict[str, tuple[str, ...]] = {}  # at deletion, by claim uid
         self._nodes_by_uid: dict[str, LedgerNode] = {}  # by claim uid
         self._last_health = LedgerHealth()
         self.reconciler: Reconciler[Key] = Reconciler("ledger", self.reconcile)
-        self._disabled = isinstance(context.ledger, NoLedger)
         context.state.claims.listen(self._claim_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is None and before is not None:
             self._claim_deleted(before)
-        elif after is None or self._disabled:
+        elif after is None:
             return
         elif after.deleting:
             if before is None or not before.deleting:
@@ -70,8 +74,6 @@ class LedgerController:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        if self._disabled:
-            return
         await self._context.state.synced()
         self._settle()
         async with asyncio.TaskGroup() as tasks:
@@ -86,7 +88,10 @@ class LedgerController:
         under_way.update(removal_id(claim) for claim in claims if claim.deleting)
         under_way.update(launch_id(claim) for claim in claims if not claim.has(INITIALIZED))
         done = {launch_id(claim) for claim in claims if claim.has(INITIALIZED)}
-        context.ledger.settle(under_way, done, context.clock.now())
+        known = LedgerState(
+            under_way=frozenset(under_way), done=frozenset(done), nodeclaims=frozenset(claim.name for claim in claims)
+        )
+        context.ledger.settle(known, context.clock.now())
 
     async def reconcile(self, key: Key) -> float | None:
         """Close the launch of an initialized claim, or open the removal of a deleted one."""
@@ -144,7 +149,7 @@ class LedgerController:
 
     def _claim_deleted(self, claim: NodeClaim) -> None:
         context, uid = self._context, claim.metadata.uid
-        if not self._disabled and context.manages(claim):
+        if context.manages(claim):
             self._close(claim)
         self._recorded_removals.discard(uid)
         self._pods_to_reschedule.pop(uid, None)
@@ -153,7 +158,10 @@ class LedgerController:
 
     def _close(self, claim: NodeClaim) -> None:
         context, now = self._context, self._context.clock.now()
-        if taken_by(claim) is None:
+        command = taken_by(claim)
+        if command is not None:
+            context.ledger.gone(command.id, claim.name, now)
+        else:
             self._open_removal(claim, self._nodes_by_uid.get(claim.metadata.uid) or ledger_node(claim))
             context.ledger.close(removal_id(claim), LedgerEnding(outcome=DecisionOutcome.DONE, at=now))
         if not claim.has(INITIALIZED):
@@ -161,10 +169,18 @@ class LedgerController:
             context.ledger.close(launch_id(claim), LedgerEnding(outcome=DecisionOutcome.FAILED, at=now, note=note))
 
     async def _watch_health(self) -> None:
-
-        while True:
+        for number in itertools.count():
             await asyncio.sleep(HEALTH_SECONDS)
             self.report_health()
+            if self._context.seen and number % SAVINGS_EVERY == 0:
+                self.report_savings()
+
+    def report_savings(self) -> None:
+        """Update the metric of what past commands save now."""
+        rates: defaultdict[tuple[str, ...], float] = defaultdict(float)
+        for each in self._savings.savings(self._context.clock.now()):
+            rates[each.nodepool, each.reason] += each.rate
+        self._context.metrics.show("dovetail_disruption_saving_dollars_per_hour", rates)
 
     def report_health(self) -> None:
         """Update the ledger's metrics, and publish an event on every NodePool when writing begins to fail."""

@@ -18,6 +18,8 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.candidates import Candidate, node_price
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.lifecycle.expiration import expires_at
+from dovetail.core.savings import NEVER_EXPIRES
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
@@ -86,7 +88,8 @@ def _candidate_node(candidate: Candidate) -> LedgerNode:
         instance_type=candidate.node.labels.get(INSTANCE_TYPE, ""),
         capacity_type=candidate.capacity_type,
         zone=candidate.zone,
-        price=candidate.price,
+        price=candidate.price or None,
+        expires_at=expires_at(candidate.claim, candidate.pool) or NEVER_EXPIRES,
     )
 
 
@@ -127,7 +130,19 @@ def ledger_node(claim: NodeClaim) -> LedgerNode:
         instance_type=labels.get(INSTANCE_TYPE, ""),
         capacity_type=labels.get(CAPACITY_TYPE, ""),
         zone=labels.get(ZONE, ""),
+        used=_used(claim),
     )
+
+
+def _used(claim: NodeClaim) -> float | None:
+    """Return the share of its capacity that the pods request for which it was launched: of the scarcest resource."""
+    capacity = claim.status.capacity
+    shares = [
+        requested.nano / capacity[name].nano
+        for name, requested in claim.spec.resources.requests.items()
+        if name in capacity and capacity[name].nano > 0
+    ]
+    return min(1.0, max(shares)) if shares else None
 
 
 async def _price(context: ControllerContext, claim: NodeClaim) -> float | None:

@@ -15,7 +15,12 @@ import msgspec
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.controllers.provisioner import record_given_up
-from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
+from dovetail.core.lifecycle.registration import (
+    judge_consistency,
+    judge_initialization,
+    judge_liveness,
+    plan_registration,
+)
 from dovetail.core.merge_patches import amounts, conditions_patch, finalizer_added, missing
 from dovetail.model.catalog import Instance
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find, is_unknown
@@ -26,7 +31,7 @@ from dovetail.model.labels import TERMINATION_FINALIZER, ZONE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady, WorldError
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady, OutcomeUnknown, WorldError
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -185,12 +190,7 @@ class NodeClaimLifecycle:
             self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
         if registration.node_patch:
             await self._context.patch_node(registration.node, registration.node_patch)
-        where = {"nodepool": claim.nodepool_name, "zone": claim.metadata.labels.get(ZONE, "")}
-        self._context.metrics.count("karpenter_nodes_created_total", **where)
-        log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
-        claim = await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
-        self._on_registration(claim, succeeded=True)
-        return claim
+        return await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
 
     async def _initialize(self, claim: NodeClaim, *before: ConditionVerdict, **status: str) -> NodeClaim:
         """Write whether the node is initialized, together with the verdicts in `before`."""
@@ -199,11 +199,10 @@ class NodeClaimLifecycle:
         nodes = self._context.state.nodes_of(claim)
         node = nodes[0] if len(nodes) == 1 else None
         verdict = judge_initialization(claim, node)
-        if verdict.status == "True" and node is not None:
-            if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
-                await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
-            log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
-        return await self._write_conditions(claim, *before, verdict, **status)
+        if node is not None and verdict.status == "True" and node.metadata.labels.get(INITIALIZED_LABEL) != "true":
+            await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
+        consistency = (judge_consistency(claim, node),) if node is not None and verdict.status == "True" else ()
+        return await self._write_conditions(claim, *before, verdict, *consistency, **status)
 
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         liveness = judge_liveness(claim, self._context.clock.now())
@@ -228,8 +227,26 @@ class NodeClaimLifecycle:
         ).set(*verdicts)
         if conditions == claim.status.conditions and not status:
             return claim
-        written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
+        try:
+            written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
+        except OutcomeUnknown:
+            refreshed = self._context.state.claims.items.get(claim.key)
+            if refreshed is not None and refreshed.metadata.uid == claim.metadata.uid:
+                self._report_progress(claim, refreshed)
+            raise
+        self._report_progress(claim, written)
         return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
+
+    def _report_progress(self, before: NodeClaim, after: NodeClaim) -> None:
+        """Log and count what a write completed, once per claim: it succeeds only on the version that was read."""
+        facts = {"nodeclaim": after.name, "node": after.status.node_name}
+        if after.has(REGISTERED) and not before.has(REGISTERED):
+            where = {"nodepool": after.nodepool_name, "zone": after.metadata.labels.get(ZONE, "")}
+            self._context.metrics.count("karpenter_nodes_created_total", **where)
+            log.info("registered nodeclaim", extra=facts)
+            self._on_registration(after, succeeded=True)
+        if after.has(INITIALIZED) and not before.has(INITIALIZED):
+            log.info("initialized nodeclaim", extra=facts)
 
 
 def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:

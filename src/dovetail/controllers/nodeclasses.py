@@ -3,16 +3,18 @@
 The provider resolves what a class selects, writes its status and removes its finalizer; this controller only decides
 when: after a change by a user, after the wait that the provider returned, and when the last claims of a deleted class
 go. It notifies the NodePool controller of every change of a class, and the drift controller of changes of its
-definition. It runs only for providers that have a `NodeClassReconciler`.
+definition. There is one for each provider that has a `NodeClassReconciler`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dovetail.controllers.context import ControllerContext
+from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Key, KubeObject
+from dovetail.model.labels import ZONE
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.ports.cloud import Kept, NodeClassReconciler
+from dovetail.ports.cloud import CloudProvider, Kept, NodeClassReconciler
 from dovetail.ports.cluster import Notice
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
@@ -28,11 +30,13 @@ class NodeClassController:
     def __init__(
         self,
         context: ControllerContext,
+        cloud: CloudProvider,
         nodeclass_reconciler: NodeClassReconciler,
         changed: NodeClassListener,
         redefined: NodeClassListener,
     ) -> None:
         self._context = context
+        self._cloud = cloud
         self._nodeclass_reconciler = nodeclass_reconciler
         self._changed = changed
         self._redefined = redefined
@@ -40,6 +44,7 @@ class NodeClassController:
             context.cluster, nodeclass_reconciler.node_class_kind, stale_after=context.state.stale_after.total_seconds()
         )
         context.state.caches.append(self.informer)
+        self._shifted_zones: dict[Key, Mapping[str, str]] = {}  # as last reported, by node class
         self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
         self.informer.listen(self._class_changed)
         context.state.claims.listen(self._claim_changed)
@@ -55,9 +60,10 @@ class NodeClassController:
                 self._redefined(after.name)
         elif before is not None:
             self.reconciler.forget(before.key)
+            self._shifted_zones.pop(before.key, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if after is None and before is not None and self._context.manages(before):
+        if after is None and before is not None and self._cloud.supports(before.spec.node_class_ref):
             found = self.informer.items.get(Key("", before.spec.node_class_ref.name))
             if found is not None and found.deleting:  # it may wait for this claim
                 self.reconciler.add(found.key)
@@ -84,7 +90,25 @@ class NodeClassController:
         if result.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
             self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, result.waiting_for))
+        self._publish_shifts(node_class, result.shifted_zones)
         return result.after
+
+    def _publish_shifts(self, node_class: KubeObject, shifted: Mapping[str, str]) -> None:
+        """Publish which zones NodePools of the class may no longer, or may again, launch nodes in."""
+        known = self._shifted_zones.get(node_class.key, {})
+        self._shifted_zones[node_class.key] = shifted
+        began = [("ZonalShiftActive", zone, shifted[zone]) for zone in sorted(shifted.keys() - known.keys())]
+        ended = [("ZonalShiftCleared", zone, known[zone]) for zone in sorted(known.keys() - shifted.keys())]
+        for pool in self._context.state.nodepools.items.values():
+            ref = pool.node_class_ref
+            if ref.name != node_class.name or not self._cloud.supports(ref):
+                continue
+            for reason, zone, zone_id in (*began, *ended):
+                if pool.requirements.get(ZONE).has(zone):
+                    active = reason == "ZonalShiftActive"
+                    effect = "no node is launched there" if active else "nodes are launched there again"
+                    message = f"Zonal shift {'away from' if active else 'ended in'} zone {zone} ({zone_id}): {effect}"
+                    self._context.recorder.publish(Notice(NODE_POOL, pool, reason, message, warning=active))
 
     def _may_be_used(self, node_class: KubeObject) -> bool:
         """Whether an unreadable claim refers, or may refer, to the class."""
@@ -100,7 +124,7 @@ class NodeClassController:
         return tuple(
             claim
             for claim in claims
-            if claim.spec.node_class_ref.name == node_class.name and self._context.manages(claim)
+            if claim.spec.node_class_ref.name == node_class.name and self._cloud.supports(claim.spec.node_class_ref)
         )
 
 

@@ -27,6 +27,7 @@ from dovetail.core.lifecycle.nodepool_status import (
 )
 from dovetail.core.merge_patches import amounts, conditions_patch
 from dovetail.manifest.validation import validate_nodepool
+from dovetail.model.annotated_fields import dropped_fields
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Condition, Key, UnreadableObject
@@ -45,7 +46,9 @@ from dovetail.runtime.concurrency import for_each
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
+PROVIDER_UNUSABLE = "ProviderUnusable"
 COUNT_SECONDS = 1.0
+FIELD_DROPPED = "FieldDropped"
 RECHECK_SECONDS = 600.0
 """A safety net: every change that matters should requeue the pool through a watch event."""
 UserFields = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
@@ -61,6 +64,7 @@ class NodePoolController:
         self._usage_by_pool: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # sums of `_counted_nodes`
         self._counted_nodes: dict[str, tuple[ClusterNode, ...]] = {}  # by claim name
         self._changed_claims: set[str] = set()  # names of claims to join and count again
+        self._reported_unusable: set[str] = set()  # names of pools whose provider cannot run
         self._validation_by_key: dict[Key, tuple[UserFields, ConditionVerdict]] = {}
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
@@ -129,8 +133,10 @@ class NodePoolController:
         if bad is not None:
             await self._report_unreadable(bad)
         pool = self._context.state.nodepools.items.get(key)
-        if pool is None or not self._context.cloud.supports(pool.node_class_ref):
+        if pool is None:
             return None
+        if not self._context.cloud.supports(pool.node_class_ref):
+            return self._report_unusable(pool)
         node_class = await self._context.cloud.node_class(pool.node_class_ref)
         pool = await self._write_hash(pool, node_class)
         for fault in policies_without_effect(pool, self._context.cloud.repair_statements()):
@@ -139,13 +145,27 @@ class NodePoolController:
         await self._write_status(pool, node_class)
         return RECHECK_SECONDS
 
+    def _report_unusable(self, pool: NodePool) -> float | None:
+        """Publish why the provider of the pool cannot run. Nothing is written on the pool: another controller may."""
+        for provider in self._context.unusable:
+            if provider.supports(pool.node_class_ref):
+                message = f"NodePool and its nodes are left alone: {provider.why}"
+                self._context.recorder.publish(Notice(NODE_POOL, pool, PROVIDER_UNUSABLE, message, warning=True))
+                if pool.name not in self._reported_unusable:
+                    log.error("nodepool left alone", extra={"nodepool": pool.name, "error": provider.why})
+                    self._reported_unusable.add(pool.name)
+                return RECHECK_SECONDS
+        return None
+
     async def _report_unreadable(self, bad: UnreadableObject) -> None:
         """Set `ValidationSucceeded` to False on an unreadable pool, which launches and disrupts no nodes."""
-        pool = NodePool(metadata=bad.metadata)
+        pool = bad.partial if isinstance(bad.partial, NodePool) else NodePool(metadata=bad.metadata)
         verdict = judge_validation(bad.faults)
-        conditions = ConditionList((), DEPENDENTS, self._context.clock.now(), 0, self._context.clock.now()).set(verdict)
-        patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
+        conditions = self._condition_list(pool).set(verdict)
         self._context.recorder.publish(Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True))
+        if conditions == pool.status.conditions:
+            return
+        patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
         with contextlib.suppress(Invalid):  # the write succeeded, but its answer is unreadable as well
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
@@ -205,9 +225,9 @@ class NodePoolController:
             and generation == pool.status.node_class_observed_generation
         )
         verdict = find(conditions, VALIDATION_SUCCEEDED)
-        if verdict is not None and verdict.status == "False":
-            notice = Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True)
-            self._context.recorder.publish(notice)
+        if verdict is not None and verdict.message:
+            reason = verdict.reason if verdict.status == "False" else FIELD_DROPPED
+            self._context.recorder.publish(Notice(NODE_POOL, pool, reason, verdict.message, warning=True))
         if unchanged:
             return
         resources = {**dict.fromkeys(pool.status.resources), **written}  # null removes resources that no node has
@@ -237,18 +257,19 @@ class NodePoolController:
     ) -> tuple[Condition, ...]:
         health = self._health[pool.name]
         health.restart((pool.metadata.generation, class_generation))
-        created_at = pool.metadata.creation_timestamp
-        verdicts = (self._validation_verdict(pool), class_verdict, health.verdict())
-        return ConditionList(
-            pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
-        ).set(*verdicts)
+        return self._condition_list(pool).set(self._validation_verdict(pool), class_verdict, health.verdict())
+
+    def _condition_list(self, pool: NodePool) -> ConditionList:
+        created_at, generation = pool.metadata.creation_timestamp, pool.metadata.generation
+        return ConditionList(pool.status.conditions, DEPENDENTS, created_at, generation, self._context.clock.now())
 
     def _validation_verdict(self, pool: NodePool) -> ConditionVerdict:
         """Return the validation verdict, cached by the fields it depends on: status writes do not validate again."""
         written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
         known = self._validation_by_key.get(pool.key)
         if known is None or known[0] != written:
-            known = self._validation_by_key[pool.key] = (written, judge_validation(validate_nodepool(pool)))
+            verdict = judge_validation(validate_nodepool(pool), dropped_fields(pool))
+            known = self._validation_by_key[pool.key] = (written, verdict)
         return known[1]
 
 

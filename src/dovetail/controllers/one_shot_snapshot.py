@@ -5,10 +5,12 @@ binding and the Node, so a later list contains them unless they were deleted in 
 """
 
 import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dovetail.controllers.context import find_catalogs
+from dovetail.controllers.context import read_catalogs
+from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.pause import PAUSE, SWITCH
@@ -16,28 +18,42 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot
 from dovetail.model.unreadable_objects import completed, unread
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cloud import CloudProvider, UnusableProvider
 from dovetail.ports.cluster import Cluster, Listing, ListOptions
 from dovetail.ports.errors import Denied, NotFound
 
 log = logging.getLogger(__name__)
+_NO_OFFERING = "no instance type is available; is its node class ready, and is the region that of the cluster?"
 _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --server-side -f -"
 
 
-async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
+async def list_snapshot(
+    cluster: Cluster,
+    cloud: CloudProvider,
+    clock: Clock,
+    namespace: str = "default",
+    unusable: Sequence[UnusableProvider] = (),
+) -> Snapshot:
     """Return the cluster as it is now. Needs permission to list only. No object is newer than `Snapshot.at`."""
     listings = {kind: await _list(cluster, kind) for kind in INVENTORY}
     inventory = ClusterObjects(
         {kind: completed(kind, listing.items, listing.unreadable) for kind, listing in listings.items()}
     )
-    catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
+    catalogs, missing = await read_catalogs(cloud, inventory.of(NODE_POOL), unusable)
+    missing |= {name: _NO_OFFERING for name, types in catalogs.items() if not _is_available(types)}
+    catalogs = {name: types for name, types in catalogs.items() if name not in missing}
     built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
     return replace(
         built,
+        missing_catalogs=missing,
         pause=await _pause(cluster, namespace),
         repair_statements=cloud.repair_statements(),
         unreadable=tuple(unread(kind, bad) for kind, listing in listings.items() for bad in listing.unreadable),
     )
+
+
+def _is_available(types: Iterable[InstanceType]) -> bool:
+    return any(offering.available for each in types for offering in each.offerings)
 
 
 async def _pause(cluster: Cluster, namespace: str) -> str | None:

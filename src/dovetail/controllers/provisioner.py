@@ -12,7 +12,6 @@ recorded repeatedly counts once.
 import asyncio
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from datetime import UTC, datetime, timedelta
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.ledger_entries import considered_for_launch, launch_entry, launch_id, refused_pods
 from dovetail.controllers.metrics.disruption import count_created
+from dovetail.controllers.metrics.provisioning import measure_provisioning
 from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.provisioning.eligible_pods import AHEAD
 from dovetail.core.provisioning.launch_backoff import (
@@ -220,7 +220,7 @@ class Provisioner:
         plan = plan_provisioning(
             snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
         )
-        self._measure(plan, asyncio.get_running_loop().time() - began)
+        measure_provisioning(context, snapshot, plan, asyncio.get_running_loop().time() - began)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
         pods = refused_pods(plan.refusals)
@@ -250,20 +250,6 @@ class Provisioner:
         )
         for pod in launch.pods:
             self._nominate(pod, f"nodeclaim/{claim.name}")
-
-    def _measure(self, plan: ProvisioningPlan, seconds: float) -> None:
-        metrics = self._context.metrics
-        ignored = sum(refusal.code is RefusalCode.CONFIGURED_ELSEWHERE for refusal in plan.refusals)
-        placed = len(plan.node_by_pod) + sum(len(launch.pods) for launch in plan.launches)
-        metrics.observe("karpenter_scheduler_scheduling_duration_seconds", seconds, controller="provisioner")
-        metrics.show(
-            "karpenter_scheduler_queue_depth", {("provisioner",): float(placed + len(plan.refusals) - ignored)}
-        )
-        unschedulable = float(len(plan.refusals) - ignored)
-        metrics.show("karpenter_scheduler_unschedulable_pods_count", {("provisioner",): unschedulable})
-        metrics.show("karpenter_scheduler_ignored_pods_count", {(): float(ignored)})
-        backing_off = Counter(pool for pool, _ in plan.backoffs)
-        metrics.show("dovetail_nodepools_launch_backoffs", {(pool,): float(n) for pool, n in backing_off.items()})
 
     def _nominate(self, pod: Pod, where: str) -> None:
         message = f"Pod should schedule on: {where}"

@@ -206,7 +206,7 @@ class TerminationController:
         if node is None or not node.deleting or not self._has_finalizer(node):
             return None
         claim = context.state.claim_of(node)  # None as well if several claims have the same instance
-        if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
+        if context.cloud.node_class_labels.isdisjoint(node.metadata.labels) or (claim and not context.manages(claim)):
             return None
         if claim is None and context.state.unreadable.claims_of(node):
             return RETRY_SECONDS  # without its claim its instance would leak

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
+from dovetail.controllers.nodeclaim_lifecycle import MESSAGE_LIMIT
 from dovetail.core.lifecycle.drain import (
     MINIMUM_DRAIN,
     DrainPlan,
@@ -25,7 +26,7 @@ from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.merge_patches import conditions_patch
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.instants import add
-from dovetail.model.kinds import NODE
+from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import (
@@ -38,7 +39,7 @@ from dovetail.model.nodeclaim import (
 )
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import InstanceNotFound, NotFound
+from dovetail.ports.errors import CloudError, InstanceNotFound, NotFound
 
 RECHECK = timedelta(seconds=30)
 INSTANCE_RECHECK_SECONDS = 5.0
@@ -115,6 +116,10 @@ class NodeTermination:
         except InstanceNotFound:
             self._terminated.add(claim.metadata.uid)
             return True
+        except CloudError as error:
+            message = f"Failed terminating the instance, which still runs and costs money: {error}"[:MESSAGE_LIMIT]
+            self._context.recorder.publish(Notice(NODE_CLAIM, claim, "FailedTermination", message, warning=True))
+            raise
         return False
 
     def forget(self, claim: NodeClaim) -> None:

@@ -1,18 +1,27 @@
-"""Texts of refusals: the only module that turns a `Refusal` into words.
+"""Texts of refusals: the only module that turns a `Refusal` into words. Verdicts are in `verdict_wording`.
 
 `message` is a complete text for events, logs, `plan`, the dashboard and the ledger. `obstacle` is the text in
 `explain`, which prints the instant at which the obstacle ends beside it. `_WORDS` maps every `RefusalCode` to a format
 string, or to a function of the evidence that the refusal carries. Texts that Karpenter documents are Karpenter's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from dovetail.model.instants import stamp
 from dovetail.model.labels import DO_NOT_DISRUPT, NODEPOOL
 from dovetail.model.pause import Pause
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import GRACE_PERIOD, RESOURCE_CLAIMS, SPOT_TO_SPOT, ObjectRef, Refusal, RefusalCode
+from dovetail.model.refusal import (
+    GRACE_PERIOD,
+    RESOURCE_CLAIMS,
+    SPOT_TO_SPOT,
+    FailedConstraint,
+    ObjectRef,
+    Refusal,
+    RefusalCode,
+    SchedulingFailure,
+)
 
 Words = str | Callable[[Refusal], str]
 """A format string with the refusal as `r`, or a function where the words depend on the evidence."""
@@ -110,7 +119,25 @@ def _budget(r: Refusal) -> str:
     return f"{allows}: {spent.disrupting} in use" + (f", {spent.ahead} ahead of it" if spent.ahead else "")
 
 
+def constraint_words(constraints: Iterable[FailedConstraint]) -> str:
+    """Constraints with the numbers of nodes, in the format and order of kube-scheduler's message."""
+    return ", ".join(sorted(f"{each.nodes} {each.reason}" for each in constraints))
+
+
+def nodes_words(failure: SchedulingFailure) -> str:
+    """Why no existing node accepts a pod, as kube-scheduler says it."""
+    return f"0/{failure.nodes} nodes are available: {constraint_words(failure.constraints)}"
+
+
+def _scheduling_words(failure: SchedulingFailure) -> str:
+    nodes = f"{nodes_words(failure)}. " if failure.nodes else ""
+    pools = "; ".join(f"nodepool {each.nodepool}: {each.reason}" for each in failure.nodepools)
+    return f"{nodes}No new node can take it: {pools or 'no NodePool can launch nodes now'}"
+
+
 def _unschedulable(r: Refusal) -> str:
+    if r.scheduling is not None:
+        return _scheduling_words(r.scheduling)
     if r.detail:
         return r.detail
     lead = f"{CANT_REPLACE}:" if r.reason is Reason.UNDERUTILIZED else "not all pods would schedule,"
@@ -201,6 +228,8 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.DO_NOT_DISRUPT_NODE: f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation',
     _C.NO_NODE_POOL: f"node doesn't have required label (label={NODEPOOL})",
     _C.NODE_POOL_MISSING: "NodePool not found (NodePool={r.nodepool})",
+    _C.NO_PROVIDER: "no provider manages the nodes of NodePool {r.nodepool} (nodeClassRef={r.detail})",
+    _C.NO_CATALOG: "the instance types of NodePool {r.nodepool} are not known: {r.detail}",
     _C.PAUSED: lambda r: str(Pause(r.setting, fault=r.detail)),
     _C.DO_NOT_DISRUPT_POD: f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={{r.pod}})',
     _C.UNKNOWN_DEVICES: "pod requests devices by resourceClaims, which Dovetail cannot simulate (Pod={r.pod})",

@@ -6,7 +6,7 @@ requests for that view.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,13 +14,13 @@ from dovetail.core.disruption.budgets import count_nodes
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.budget_calendar import Calendar, draw_calendar
-from dovetail.core.explain.node import NodeExplanation, explain_node, explain_repair
+from dovetail.core.explain.node import NodeExplanation, explain_node
 from dovetail.core.explain.nodepool import PoolExplanation, explain_pool
 from dovetail.core.explain.pod import PodExplanation, explain_pod, find_pod
 from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.dashboard.nodes import node_details, price_of, stamp
 from dovetail.dashboard.published_state import PublishedState, PublishedView
-from dovetail.dashboard.savings import add_up
+from dovetail.dashboard.savings import LedgerSavings, summarize
 from dovetail.dashboard.waiting_for import waits_in
 from dovetail.model.kube_object import Key
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -50,8 +50,10 @@ class Documents:
     calendar: Callable[[str, Calendar], Plain]
     history: Callable[[Mapping[str, str], datetime], Plain]
     """The decisions for the filters of `dovetail history`, as of an instant; `missing` if there is no ledger."""
-    decision: Callable[[str], Plain]
-    """One decision with its plan and refusals, by its id; raises `PageApiError` if it does not exist."""
+    decision: Callable[[str, datetime], Plain]
+    """One decision with its plan and refusals, by its id, as of an instant; `PageApiError` if it does not exist."""
+    savings: Callable[[Mapping[str, str], datetime], LedgerSavings]
+    """What commands saved in the window of the filters, as of an instant."""
 
 
 class PageApi:
@@ -85,9 +87,7 @@ class PageApi:
         """What prevents each disruption method from disrupting a node."""
         _, context = self._context()
         node = self._find(name, context.snapshot)
-        terms = RepairTerms(context.snapshot.repair_statements, self._options)
-        repair = explain_repair(node, context.snapshot, terms)
-        return self._documents.node(replace(explain_node(node, context, self._planned()[0]), repair=repair))
+        return self._documents.node(explain_node(node, context, self._planned()[0]))
 
     def node(self, name: str) -> Plain:
         """The properties of a node, and its pods."""
@@ -101,7 +101,7 @@ class PageApi:
         pool = context.snapshot.nodepools.get(name)
         if pool is None:
             raise PageApiError(f"there is no nodepool {name!r}")
-        return self._documents.nodepool(explain_pool(pool, context))
+        return self._documents.nodepool(explain_pool(pool, context, self._planned()[0]))
 
     def explain_pod(self, namespace: str, name: str) -> Plain:
         """Where a pod runs, and what prevents its disruption or scheduling."""
@@ -126,32 +126,33 @@ class PageApi:
             raise PageApiError(f"from must be a date such as 2026-01-31, got {query['from']!r}", 400) from None
         first = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
         total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
-        return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24))
+        return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24, snapshot.at))
 
     def history(self, query: Mapping[str, str]) -> Plain:
         """Decisions, newest first."""
-        snapshot = self._published_state.latest.snapshot
-        return self._documents.history(query, snapshot.at if snapshot is not None else datetime.now(UTC))
+        return self._documents.history(query, self._now())
 
     def decision(self, identity: str) -> Plain:
         """One decision: its plan, the refusals of its pass, and its outcome."""
-        return self._documents.decision(identity)
+        return self._documents.decision(identity, self._now())
 
     def savings(self, query: Mapping[str, str]) -> Plain:
-        """The cost of the cluster, and the savings of finished decisions."""
+        """The cost of the cluster, and what commands saved."""
         snapshot = self._context()[1].snapshot
         managed = [node for node in snapshot.nodes if node.managed]
-        past = self._documents.history({**query, "act": "disrupt"}, snapshot.at)
         return {
             "at": stamp(snapshot.at),
             "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
-            "missing": past.get("missing"),
-            **add_up(past["decisions"]),
+            **summarize(self._documents.savings(query, snapshot.at)),
         }
 
     def snapshot(self) -> Snapshot:
         """The published snapshot."""
         return self._context()[1].snapshot
+
+    def _now(self) -> datetime:
+        snapshot = self._published_state.latest.snapshot
+        return snapshot.at if snapshot is not None else datetime.now(UTC)
 
     def _context(self) -> tuple[PublishedView, PassContext]:
         published_view = self._published_state.latest

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.core.disruption.candidates import node_price
+from dovetail.core.explain.missing_catalogs import missing_catalogs
 from dovetail.core.lifecycle.registration import stage_of
 from dovetail.model import instants
 from dovetail.model.catalog import InstanceType
@@ -25,10 +26,13 @@ NO_TYPES: Mapping[str, InstanceType] = {}
 
 
 def state_of(each: ClusterNode) -> str:
-    """The lifecycle stage of a node; `Disrupting` for a ready node that is part of a disruption command."""
+    """The lifecycle stage of a node; of ready ones, `Disrupting` in a disruption command, `Cordoned` if cordoned."""
     stage = stage_of(each)
-    marked = each.claim is not None and read_record(each.claim) is not None
-    return "Disrupting" if stage == "Ready" and marked else stage
+    if stage != "Ready":
+        return stage
+    if each.claim is not None and read_record(each.claim) is not None:
+        return "Disrupting"
+    return "Cordoned" if each.node is not None and each.node.spec.unschedulable else stage
 
 
 def price_of(each: ClusterNode, snapshot: Snapshot) -> float:
@@ -129,6 +133,9 @@ def summary_of(snapshot: Snapshot, tiles: Collection[Plain]) -> Plain:
         "pending": len(pending),
         "pools": [pool for pool in pools.values() if pool["name"]],
         "paused": snapshot.pause,
+        "missingCatalogs": [
+            {"nodepools": list(each.nodepools), "message": str(each)} for each in missing_catalogs(snapshot)
+        ],
     }
 
 

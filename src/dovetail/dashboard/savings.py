@@ -1,31 +1,62 @@
-"""Adds up the savings of finished disruption decisions, in total, by reason and over time."""
+"""The savings of the page: dollars that commands saved in a window, in total, by reason and over time."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from dovetail.core.savings import CommandSaving, saved_dollars
+from dovetail.dashboard.nodes import stamp
+
 Plain = dict[str, Any]
-DONE = "done"
+POINTS = 60  # of the chart
 
 
-def add_up(decisions: Iterable[Mapping[str, Any]]) -> Plain:
-    """The savings of successful disruptions: total, by reason, and the running total after each decision."""
-    reasons: dict[str, Plain] = {}
-    steps: list[Plain] = []
-    total = 0.0
-    finished = [each for each in decisions if each["act"] == "disrupt" and each["outcome"] == DONE]
-    for each in sorted(finished, key=lambda each: each["at"]):
-        saved = each["costPerHourBefore"] - each["costPerHourAfter"]
-        row = reasons.setdefault(
-            each["reason"], {"reason": each["reason"], "decisions": 0, "nodes": 0, "pods": 0, "savingPerHour": 0.0}
-        )
-        row["decisions"] += 1
-        row["nodes"] += len(each["nodes"])
-        row["pods"] += each["podsMoved"]
-        row["savingPerHour"] = round(row["savingPerHour"] + saved, 6)
-        total = round(total + saved, 6)
-        steps.append({"at": each["at"], "reason": each["reason"], "savingPerHour": total, "id": each["id"]})
+@dataclass(frozen=True, slots=True)
+class LedgerSavings:
+    """What the ledger says about savings in a window; without `since`, from the first command on."""
+
+    since: datetime | None
+    until: datetime
+    commands: tuple[CommandSaving, ...] = ()
+    missing: str | None = None  # why nothing is known
+
+
+def summarize(savings: LedgerSavings) -> Plain:
+    """Build the figures of the window. `saved` is null if nothing is known."""
+    known = [each for each in savings.commands if each.counted]
+    since, until = savings.since, savings.until
+    if since is None:
+        since = min((each.at for each in known), default=until)
     return {
-        "savingPerHour": total,
-        "byReason": sorted(reasons.values(), key=lambda row: (-row["savingPerHour"], row["reason"])),
-        "steps": steps,
+        "since": stamp(since),
+        "until": stamp(until),
+        "saved": None if savings.missing else round(saved_dollars(known, since, until), 4),
+        "savingPerHour": None if savings.missing else round(sum(each.rate for each in known), 6),
+        "notCounted": sum(not each.counted and each.at >= since for each in savings.commands),
+        "byReason": _by_reason(known, since, until),
+        "steps": _steps(known, since, until) if known and since < until else [],
+        "missing": savings.missing,
     }
+
+
+def _by_reason(savings: Iterable[CommandSaving], since: datetime, until: datetime) -> list[Plain]:
+    """One row for each reason with commands that started or saved in the window, the largest saving first."""
+    rows: dict[str, Plain] = {}
+    for each in savings:
+        amount = each.dollars(since, until)
+        if not amount and each.at < since:
+            continue
+        row = rows.setdefault(each.reason, {"reason": each.reason, "commands": 0, "nodes": 0, "saved": 0.0})
+        row["commands"] += 1
+        row["nodes"] += each.nodes
+        row["saved"] += amount
+    for row in rows.values():
+        row["saved"] = round(row["saved"], 4)
+    return sorted(rows.values(), key=lambda row: (-row["saved"], row["reason"]))
+
+
+def _steps(savings: list[CommandSaving], since: datetime, until: datetime) -> list[Plain]:
+    """The dollars saved since the start of the window, at equal intervals."""
+    instants = [since + (until - since) * number / POINTS for number in range(POINTS + 1)]
+    return [{"at": stamp(at), "saved": round(saved_dollars(savings, since, at), 4)} for at in instants]

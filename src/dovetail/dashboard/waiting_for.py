@@ -1,62 +1,33 @@
 """What each node waits for, in one line: its drain, its replacements, its repair, its registration, or the plan.
 
-A draining node waits for its pods, a node in a disruption command for its replacements, an unhealthy node for its
-repair, and a new node for its instance or its registration. All other nodes wait for what the plan lists against them.
+All nodes that the plan does not take show the soonest way they can leave, as `dovetail plan` prints it.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.core.explain.drain import DrainView, PodState, explain_drain
-from dovetail.core.explain.node import RepairView, explain_repair
-from dovetail.core.lifecycle.registration import stage_of
+from dovetail.core.explain.current_state import current_wait, pending_replacements
+from dovetail.core.explain.repair import explain_repair
 from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.core.wording import message
 from dovetail.dashboard.nodes import Plain, stamp
-from dovetail.model.command import REPLACES_ANNOTATION, read_record
-from dovetail.model.instants import FIRST_INSTANT
-from dovetail.model.nodeclaim import INITIALIZED
-from dovetail.model.refusal import Refusal, RefusalCode, node_ref
-from dovetail.model.snapshot import ClusterNode, Snapshot
-
-NEW = {"Launching": "instance", "Registering": "node to register"}
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
 
 
 def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
     """What each node waits for, by name."""
-    waits, replacements = reasons_in_plan(plan), _pending_replacements(snapshot)
+    waits, replacements = reasons_in_plan(plan), pending_replacements(snapshot)
     for each in snapshot.nodes:
-        refusal = _own_wait(each, snapshot, terms, replacements)
+        refusal = current_wait(each, snapshot, explain_repair(each, snapshot, terms), replacements)
         if refusal is not None:
             waits[each.name] = _plain(refusal)
     return waits
 
 
-def _own_wait(each: ClusterNode, snapshot: Snapshot, terms: RepairTerms, replacements: Counter[str]) -> Refusal | None:
-    """What a node waits for regardless of the plan, or None."""
-    stage = stage_of(each)
-    if stage == "Draining":
-        return _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
-    if each.claim is not None and (record := read_record(each.claim)) is not None:
-        code, number = RefusalCode.DISRUPTING, replacements[record.id]
-        return Refusal(code, node_ref(each.name), reason=record.reason, command=record.id, count=number)
-    if (repair := explain_repair(each, snapshot, terms)) is not None:
-        return _repair(each.name, repair)
-    if stage in NEW:
-        return Refusal(RefusalCode.COMING, node_ref(each.name), detail=NEW[stage])
-    return None if each.managed else Refusal(RefusalCode.UNMANAGED, node_ref(each.name), permanent=True)
-
-
-def _pending_replacements(snapshot: Snapshot) -> Counter[str]:
-    """The number of replacements of each command, by its id, that are not initialized yet."""
-    claims = (each.claim for each in snapshot.nodes if each.claim is not None and not each.claim.has(INITIALIZED))
-    return Counter(claim.metadata.annotations.get(REPLACES_ANNOTATION, "") for claim in claims)
-
-
 def reasons_in_plan(plan: Mapping[str, Any]) -> dict[str, Plain]:
     """What a plan says about each node: that it would be disrupted, or the reason why not."""
-    shown = ("because", "code", "until", "permanent")
+    shown = ("because", "code", "until", "permanent", "by")
     waits: dict[str, Plain] = {left["node"]: {key: left[key] for key in shown} for left in plan["leftAlone"]}
     for command in plan["commands"]:
         verb = "replaced" if command["replacements"] else "deleted"
@@ -72,22 +43,3 @@ def _plain(refusal: Refusal) -> Plain:
         "until": stamp(refusal.until),
         "permanent": refusal.permanent,
     }
-
-
-def _drain(drain: DrainView) -> Refusal:
-    """The pod that blocks the drain longest; without one, the number of pods left, or the step after the pods."""
-    code, about = RefusalCode.DRAINING, node_ref(drain.node.name)
-    blocking = [each for each in drain.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
-    blocking.sort(key=lambda each: each.until or FIRST_INSTANT, reverse=True)
-    worst = next(iter([*drain.stuck, *blocking]), None)
-    if worst is None:
-        return Refusal(code, about, drain.deadline, count=len(drain.waiting), detail=drain.step)
-    pod, state = worst.pod.key, str(worst.state)
-    return Refusal(code, about, worst.until, worst.permanent, pod=pod, setting=state, cause=worst.refusal)
-
-
-def _repair(node: str, repair: RepairView) -> Refusal:
-    condition = repair.unhealthy_conditions[0].condition
-    unhealthy, off = f"{condition.type} is {condition.status}", repair.off
-    until = None if repair.breaker.open else repair.due_at
-    return Refusal(RefusalCode.UNHEALTHY, node_ref(node), until, permanent=bool(off), setting=unhealthy, detail=off)

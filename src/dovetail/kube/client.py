@@ -30,6 +30,7 @@ from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.model.pod import Pod
 from dovetail.ports.cluster import Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Gone, Invalid, OutcomeUnknown, Unavailable
+from dovetail.ports.metrics import Metrics
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -52,6 +53,10 @@ class KubeCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def report_to(self, metrics: Metrics) -> None:
+        """Count and time all further requests."""
+        self._transport.metrics = metrics
 
     async def aclose(self) -> None:
         """Close every connection; requests in flight fail."""

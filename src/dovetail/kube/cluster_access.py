@@ -27,11 +27,14 @@ from dovetail.kube.credentials import (
 )
 from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
 from dovetail.kube.kubeconfig import (
+    NO_EKS,
     ClusterEntry,
+    EksContext,
     ExecEntry,
     SelectedContext,
     UserEntry,
     choose,
+    eks_context,
     invalid_context,
     kubeconfig_files,
     load,
@@ -53,6 +56,7 @@ class ClusterAccess:
     source: CredentialSource
     shown: str  # its name for users: the context, or "in-cluster"
     namespace: str = "default"
+    eks: EksContext = NO_EKS
 
 
 def find_access(kubeconfig: Path | None, context: str | None, environ: Mapping[str, str]) -> ClusterAccess:
@@ -100,7 +104,7 @@ def read_access(chosen: SelectedContext) -> ClusterAccess:
     source = _source(chosen, user, endpoint)
     if user.faults:
         raise invalid_context(user.file, chosen.name, user.faults)
-    return ClusterAccess(endpoint, source, chosen.name, chosen.context.namespace or "default")
+    return ClusterAccess(endpoint, source, chosen.name, chosen.context.namespace or "default", eks_context(chosen))
 
 
 @dataclass(slots=True)

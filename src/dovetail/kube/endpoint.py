@@ -6,6 +6,7 @@ certificate comes from `credentials`.
 
 import ssl
 import tempfile
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -55,6 +56,11 @@ class Endpoint:
     def secure(self) -> bool:
         """Whether the connection uses TLS."""
         return self.server.startswith("https://")
+
+    @property
+    def ca_bundle(self) -> str:
+        """The certificate authority, base64-encoded; empty if there is none."""
+        return b64encode(self.ca.read()).decode() if self.ca is not None else ""
 
     @property
     def proxy_url(self) -> str | None:

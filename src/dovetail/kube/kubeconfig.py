@@ -5,7 +5,8 @@ relative to it. Every fault of the selected context is reported at once, with it
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from dovetail.kube.endpoint import AccessFault
+from dovetail.manifest.codec import place_of
 from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.model.kube_object import Fault
@@ -152,7 +154,8 @@ def _read(file: Path) -> _File:
     except YamlInvalid as error:
         raise AccessFault(f"kubeconfig {file}: is not YAML on line {error.line + 1}: {error}") from error
     except msgspec.ValidationError as error:
-        raise AccessFault(f"kubeconfig {file}: is not a kubeconfig: {error}") from error
+        place, problem = place_of(error)
+        raise AccessFault(f"kubeconfig {file}: is not a kubeconfig: {place or 'the file'} {problem}") from error
 
 
 def _merge(merged: Kubeconfig, read: _File, file: Path) -> None:
@@ -175,6 +178,49 @@ class SelectedContext:
     cluster_file: Path
     user: UserEntry
     user_file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class EksContext:
+    """The EKS cluster of a context, and the AWS profile of its credential plugin; empty fields are not known."""
+
+    cluster_name: str = ""
+    region: str = ""
+    profile: str = ""
+
+
+NO_EKS = EksContext()
+_EKS_ARN = re.compile(r"arn:[a-z-]+:eks:(?P<region>[a-z0-9-]+):\d+:cluster/(?P<name>[\w-]+)")
+_EKS_HOST = re.compile(r"\.(?P<region>[a-z0-9-]+)\.eks\.amazonaws\.com")
+_NAME_FLAGS = ("--cluster-name", "--cluster-id", "-i")
+
+
+def eks_context(chosen: SelectedContext) -> EksContext:
+    """Read the EKS cluster from the arguments of the credential plugin, the cluster's ARN and the server's address.
+
+    These are the kubeconfigs that `aws eks update-kubeconfig` and eksctl write.
+    """
+    plugin = chosen.user.exec or ExecEntry()
+    arguments = tuple(plugin.args or ()) if "aws" in plugin.command else ()
+    arn = _EKS_ARN.fullmatch(chosen.context.cluster)
+    host = _EKS_HOST.search(chosen.cluster.server)
+    environment = {each.name: each.value for each in plugin.env or ()}
+    return EksContext(
+        cluster_name=_argument(arguments, *_NAME_FLAGS) or (arn["name"] if arn else ""),
+        region=_argument(arguments, "--region")
+        or environment.get("AWS_REGION", "")
+        or next((found["region"] for found in (arn, host) if found), ""),
+        profile=_argument(arguments, "--profile") or environment.get("AWS_PROFILE", ""),
+    )
+
+
+def _argument(arguments: Sequence[str], *flags: str) -> str:
+    """Return the value of the first of these flags, as `--flag VALUE` or `--flag=VALUE`."""
+    for position, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag in flags:
+            return value if equals else next(iter(arguments[position + 1 :]), "")
+    return ""
 
 
 def choose(config: Kubeconfig, requested: str | None) -> SelectedContext:

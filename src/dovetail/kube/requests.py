@@ -26,6 +26,7 @@ from dovetail.ports.errors import (
     Denied,
     EvictionBlocked,
     EvictionImpossible,
+    Forbidden,
     Gone,
     Invalid,
     NotFound,
@@ -47,8 +48,12 @@ class ApiRequest:
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     content_type: str = _JSON
+    accept: str = ""  # the media type of the response, if it is not plain JSON
     bulk: bool = False  # large response: compressed, and with a longer deadline
     urgent: bool = False  # not subject to the rate limit
+    kind: Kind[Any] | None = None  # with `verb` and `subresource`: what metrics say about it
+    verb: str = ""
+    subresource: str = ""
 
     @property
     def writes(self) -> bool:
@@ -68,7 +73,8 @@ def list_call(kind: Kind[Any], options: ListOptions, page: Mapping[str, str]) ->
     """One page of a list. Only the first page may have a resourceVersion; the others continue it."""
     version = {} if "continue" in page else _version(options)
     query = {**_selection(options), **version, **page}
-    return ApiRequest(method="GET", path=_collection(kind, options.namespace), query=query, bulk=True)
+    path = _collection(kind, options.namespace)
+    return ApiRequest(method="GET", path=path, query=query, bulk=True, kind=kind, verb="LIST")
 
 
 def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) -> ApiRequest:
@@ -85,7 +91,7 @@ def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) 
 
 def get_call(kind: Kind[Any], key: Key) -> ApiRequest:
     """A read of one object."""
-    return ApiRequest(method="GET", path=_object(kind, key), urgent=kind == LEASE)
+    return ApiRequest(method="GET", path=_object(kind, key), urgent=kind == LEASE, kind=kind, verb="GET")
 
 
 def create_call(kind: Kind[Any], value: KubeObject) -> ApiRequest:
@@ -95,6 +101,8 @@ def create_call(kind: Kind[Any], value: KubeObject) -> ApiRequest:
         path=_collection(kind, value.metadata.namespace),
         body=_encoded(kind, to_plain(kind, value)),
         urgent=kind == LEASE,
+        kind=kind,
+        verb="CREATE",
     )
 
 
@@ -109,6 +117,9 @@ def patch_call(kind: Kind[Any], key: Key, patch: Patch) -> ApiRequest:
         body=_encoded(kind, body),
         content_type=_MERGE_PATCH,
         urgent=kind == LEASE,
+        kind=kind,
+        verb="PATCH",
+        subresource=patch.subresource,
     )
 
 
@@ -119,7 +130,9 @@ def delete_call(kind: Kind[Any], key: Key, deletion: Deletion) -> ApiRequest:
         body["preconditions"] = {"uid": deletion.uid}
     if deletion.grace_seconds is not None:
         body["gracePeriodSeconds"] = deletion.grace_seconds
-    return ApiRequest(method="DELETE", path=_object(kind, key), body=msgspec.json.encode(body))
+    return ApiRequest(
+        method="DELETE", path=_object(kind, key), body=msgspec.json.encode(body), kind=kind, verb="DELETE"
+    )
 
 
 def evict_call(kind: Kind[Pod], pod: Pod) -> ApiRequest:
@@ -131,7 +144,14 @@ def evict_call(kind: Kind[Pod], pod: Pod) -> ApiRequest:
     }
     if pod.metadata.uid:
         body["deleteOptions"] = {"preconditions": {"uid": pod.metadata.uid}}
-    return ApiRequest(method="POST", path=_object(kind, pod.key) + "/eviction", body=msgspec.json.encode(body))
+    return ApiRequest(
+        method="POST",
+        path=_object(kind, pod.key) + "/eviction",
+        body=msgspec.json.encode(body),
+        kind=kind,
+        verb="CREATE",
+        subresource="eviction",
+    )
 
 
 def _collection(kind: Kind[Any], namespace: str) -> str:
@@ -253,7 +273,7 @@ def _server_error(call: ApiRequest, status: Status, message: str) -> ApiError:
 
 _BY_CODE: dict[int, Callable[[str], ApiError]] = {
     401: Denied,
-    403: Denied,
+    403: Forbidden,
     404: NotFound,
     408: Unavailable,
     410: Gone,

@@ -24,8 +24,9 @@ from yarl import URL
 
 from dovetail.kube.credentials import Credential, Credentials
 from dovetail.kube.endpoint import ClientCertificate, Endpoint, tls_context
-from dovetail.kube.requests import ApiRequest, error_of, read_status
+from dovetail.kube.requests import ApiRequest, Status, error_of, read_status
 from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
+from dovetail.ports.metrics import Metrics, NoMetrics
 
 
 class RateLimit:
@@ -98,6 +99,7 @@ class Transport:
 
     def __init__(self, endpoint: Endpoint, credentials: Credentials, limits: TransportLimits) -> None:
         self.limits = limits
+        self.metrics: Metrics = NoMetrics()
         self._endpoint = endpoint
         self._credentials = credentials
         self._proxy = endpoint.proxy_url
@@ -129,11 +131,21 @@ class Transport:
         seconds = self.limits.bulk_deadline if call.bulk else self.limits.deadline
         max_bytes = self.limits.most_bytes_of_list if call.bulk else self.limits.most_bytes
         async with self._deadline(call, seconds) as attempt, nullcontext() if call.urgent else self._in_flight:
-            response = await self._send(call, attempt)
+            began = asyncio.get_running_loop().time()
             try:
-                return await _body(response, max_bytes)
+                response = await self._send(call, attempt)
+                try:
+                    return await _body(response, max_bytes)
+                finally:
+                    response.release()
             finally:
-                response.release()
+                self._measure(call, asyncio.get_running_loop().time() - began)
+
+    def _measure(self, call: ApiRequest, seconds: float) -> None:
+        if call.kind is not None:
+            labels = {"verb": call.verb, "kind": call.kind.name, "subresource": call.subresource}
+            group = {"group": call.kind.group, "version": call.kind.version}
+            self.metrics.observe("client_go_request_duration_seconds", seconds, **labels, **group)
 
     @asynccontextmanager
     async def stream(self, call: ApiRequest) -> AsyncIterator[aiohttp.StreamReader]:
@@ -146,6 +158,27 @@ class Transport:
             if response.connection is not None and response.connection.transport is not None:
                 response.connection.transport.abort()  # discards unread data and cannot leave it half-open
             response.close()
+
+    @asynccontextmanager
+    async def websocket(self, call: ApiRequest, protocol: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket with a subprotocol; a refused handshake raises the error that its HTTP status means."""
+        async with self._deadline(call, self.limits.deadline):
+            credential = await self._credentials.current()
+            try:
+                opened = await self._session.ws_connect(
+                    self._url(call),
+                    protocols=(protocol,),
+                    headers=[*credential.headers, ("Accept", "*/*")],  # a kubelet answers 406 to JSON only
+                    proxy=self._proxy,
+                    max_msg_size=self.limits.most_bytes,
+                    **self._tls_options(credential),
+                )
+            except aiohttp.WSServerHandshakeError as error:
+                raise error_of(call, Status(code=error.status, message="the connection was refused")) from error
+        try:
+            yield opened
+        finally:
+            await opened.close()
 
     @asynccontextmanager
     async def _deadline(self, call: ApiRequest, seconds: float) -> AsyncIterator[_Attempt]:
@@ -188,23 +221,38 @@ class Transport:
 
     async def _request(self, call: ApiRequest, credential: Credential, attempt: _Attempt) -> aiohttp.ClientResponse:
         headers = [*credential.headers, ("Accept-Encoding", "gzip" if call.bulk else "identity")]
+        if call.accept:
+            headers.append(("Accept", call.accept))
         if call.body is not None:
             headers.append(("Content-Type", call.content_type))
-        tls: dict[str, Any] = {}
-        if self._endpoint.secure:
-            tls["ssl"] = self._context(credential.certificate)
-            tls["server_hostname"] = self._endpoint.tls_server_name or None
-        url = self._endpoint.server + call.path + (f"?{urlencode(call.query)}" if call.query else "")
         attempt.sent = True
-        return await self._session.request(
-            call.method,
-            URL(url, encoded=True),
-            data=call.body,
-            headers=headers,
-            allow_redirects=False,
-            proxy=self._proxy,
-            **tls,
-        )
+        code = "<error>"
+        try:
+            response = await self._session.request(
+                call.method,
+                self._url(call),
+                data=call.body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                **self._tls_options(credential),
+            )
+            code = str(response.status)
+        finally:
+            self.metrics.count("client_go_request_total", code=code, method=call.method)
+        return response
+
+    def _url(self, call: ApiRequest) -> URL:
+        query = f"?{urlencode(call.query)}" if call.query else ""
+        return URL(self._endpoint.server + call.path + query, encoded=True)
+
+    def _tls_options(self, credential: Credential) -> dict[str, Any]:
+        if not self._endpoint.secure:
+            return {}
+        return {
+            "ssl": self._context(credential.certificate),
+            "server_hostname": self._endpoint.tls_server_name or None,
+        }
 
     def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
         """The TLS context. Connections are pooled by context, so a new certificate opens new connections."""

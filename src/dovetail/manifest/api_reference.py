@@ -6,6 +6,7 @@ from typing import Any
 from dovetail.manifest.crd import RESOURCES
 from dovetail.manifest.patterns import IN_WORDS
 from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
+from dovetail.model.annotated_fields import ANNOTATED_FIELDS
 
 _INTRODUCTION = """\
 # API reference
@@ -15,6 +16,11 @@ Generated from the types by `python -m dovetail.manifest.generate`; do not edit.
 NodePools and NodeClaims are served as `karpenter.sh/v1` (stored) and `karpenter.sh/v1beta1`. Both have the same fields,
 so nothing is lost whichever way an object is read; defaults and rules differ where the tables say so.
 Fields under `status` are written by the controller.
+"""
+
+_ANNOTATIONS = """\
+Karpenter's CRDs do not have these fields. The annotation has the same effect where the field is absent, on any CRDs.
+If both are set and differ, the NodePool launches and disrupts nothing; `ValidationSucceeded` is False and names them.
 """
 
 
@@ -32,7 +38,15 @@ def reference() -> str:
             f"\n### Rules of {resource.kind.name}\n\n| at | version | rule |\n|---|---|---|\n" if _rules(scopes) else ""
         )
         parts.extend(f"| `{path}` | {versions} | {_cell(message)} |\n" for path, versions, message in _rules(scopes))
+        parts.extend(_annotation_table() if resource.kind.name == "NodePool" else ())
     return "".join(parts)
+
+
+def _annotation_table() -> Iterator[str]:
+    """The annotations that spell fields."""
+    yield f"\n### Annotations of NodePool\n\n{_ANNOTATIONS}\n| field | annotation | example |\n|---|---|---|\n"
+    for field in ANNOTATED_FIELDS:
+        yield f"| `{field.path}` | `{field.annotation}` | `{_cell(field.example)}` |\n"
 
 
 def _fields(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema, bool]]:

@@ -3,13 +3,20 @@
 Both are in one `Rule`, so that they change together; the end-to-end suite compares them on a real API server. `holds`
 gets the value that the rule is attached to, after its types were checked. `keeps` also gets the previous value, for
 rules about updates.
+
+Rules of Karpenter's CRDs decide as there, also where they are odd: `mykarpenter.sh/x` is in the domain `karpenter.sh`.
+Rules that Karpenter does not have are `strict`, unless they are about fields that it does not have either, or about
+values that its Go types cannot decode: one such object in the cluster would stop Karpenter.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from dovetail.model.labels import CAPACITY_TYPE, GROUP, HOSTNAME, NODEPOOL
+from dovetail.manifest.patterns import DURATION, matches
+from dovetail.model.duration import parse_duration
+from dovetail.model.labels import CAPACITY_TYPE, GROUP, HOSTNAME, NODEPOOL, PROVIDER_LABELS
 from dovetail.model.reason import Action
 
 BOTH = ("v1", "v1beta1")
@@ -28,8 +35,9 @@ class Rule:
     keeps: Callable[[Any, Any], bool] | None = None
     remedy: str = ""
     at: str = ""
-    versions: tuple[str, ...] = BOTH
+    versions: tuple[str, ...] = (*BOTH, "v1alpha1")
     kinds: tuple[str, ...] = ("NodePool", "NodeClaim")
+    strict: bool = False  # not in the CRD
 
     def schema(self) -> dict[str, str]:
         """The rule as an entry of `x-kubernetes-validations`."""
@@ -41,11 +49,26 @@ def _quoted(words: Iterable[str]) -> str:
     return "[" + ", ".join(f"'{word}'" for word in words) + "]"
 
 
-def in_karpenter_domain(key: str) -> bool:
-    """Whether the label is in Karpenter's domain, apart from the keys that NodePools may use."""
-    return key not in _ALLOWED_KEYS and (key.startswith(f"{GROUP}/") or f".{GROUP}/" in key)
+def in_domain(key: str, domain: str) -> bool:
+    """Whether the CRD counts a label as one of the domain: by the end of the text before the slash, without a dot."""
+    return key.partition("/")[0].endswith(domain)
 
 
+def _is_decodable(text: str) -> bool:
+    """Whether Go can hold the duration; other faults of the text are those of its pattern."""
+    try:
+        return not matches(DURATION, text) or parse_duration(text) >= 0
+    except ValueError:
+        return False
+
+
+IN_RANGE = Rule(
+    cel="self == 'Never' || duration(self) >= duration('0s')",
+    message="must be shorter than 292 years",
+    holds=_is_decodable,
+    remedy="write Never, or a shorter duration",
+    kinds=("NodePool", "NodeClaim", "KWOKNodeClass"),
+)
 SCHEDULE_WITH_DURATION = Rule(
     cel="has(self.schedule) == has(self.duration)",
     message="'schedule' must be set with 'duration'",
@@ -58,6 +81,7 @@ DURATION_ABOVE_ZERO = Rule(
     at="duration",
     holds=lambda budget: not set(budget.get("duration", "1")).isdisjoint("123456789"),
     remedy="write how long the budget stays active, such as 8h, or leave out schedule and duration",
+    strict=True,
 )
 ACTION_OR_REASONS = Rule(
     cel="!(has(self.action) && has(self.reasons))",
@@ -85,12 +109,12 @@ ONE_SPELLING_OF_CONTROLS = Rule(
 )
 NO_WAIT_WHEN_UNDERUTILIZED = Rule(
     cel="!has(self.consolidateAfter) || !has(self.consolidationPolicy)"
-    " || self.consolidationPolicy != 'WhenUnderutilized' || self.consolidateAfter == 'Never'",
+    " || self.consolidationPolicy != 'WhenUnderutilized' || self.consolidateAfter in ['Never', '0s']",
     message="consolidateAfter cannot be combined with consolidationPolicy=WhenUnderutilized",
     at="consolidateAfter",
     holds=lambda disruption: (
         disruption.get("consolidationPolicy") != "WhenUnderutilized"
-        or disruption.get("consolidateAfter", "Never") == "Never"
+        or disruption.get("consolidateAfter", "Never") in ("Never", "0s")  # 0s is the default that v1 writes
     ),
     remedy="leave out consolidateAfter, or write the NodePool as karpenter.sh/v1",
     versions=("v1beta1",),
@@ -103,7 +127,8 @@ WAIT_WHEN_EMPTY = Rule(
     versions=("v1beta1",),
 )
 STATIC_LIMITS = Rule(
-    cel="!has(self.replicas) || !has(self.limits) || self.limits.all(x, x == 'nodes')",
+    cel="!has(self.replicas) || !has(self.limits) || self.limits.size() == 0"
+    " || (self.limits.size() == 1 && 'nodes' in self.limits)",
     message="only 'limits.nodes' is supported on static NodePools",
     at="limits",
     holds=lambda spec: "replicas" not in spec or all(name == "nodes" for name in spec.get("limits", {})),
@@ -124,31 +149,47 @@ STATIC_FOREVER = Rule(
 )
 
 
-def _label_rules(kind: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """The rules on restricted label keys, for a map of labels and for the key of a requirement."""
-    domain = f"KEY in {_quoted(_ALLOWED_KEYS)} || !(KEY.startsWith('{GROUP}/') || KEY.contains('.{GROUP}/'))"
-    restricted: list[tuple[str, str, Callable[[str], bool]]] = [
-        (domain, f'label domain "{GROUP}" is restricted', lambda key: not in_karpenter_domain(key)),
-        (f"KEY != '{HOSTNAME}'", f'label "{HOSTNAME}" is restricted', lambda key: key != HOSTNAME),
-    ]
-    if kind == "NodePool":  # a NodeClaim has the label of its pool
-        restricted.append((f"KEY != '{NODEPOOL}'", f'label "{NODEPOOL}" is restricted', lambda key: key != NODEPOOL))
-    map_rules, key_rules = [], []
-    for cel, message, holds in restricted:
-        rule = Rule(
-            cel=cel, message=message, kinds=(kind,), remedy="choose a label in another domain, such as example.com/team"
-        )
-        map_rules.append(replace(rule, cel=f"self.all(x, {cel.replace('KEY', 'x')})", holds=_for_all(holds)))
-        key_rules.append(replace(rule, cel=cel.replace("KEY", "self"), holds=holds))
-    return tuple(map_rules), tuple(key_rules)
+@dataclass(frozen=True, slots=True)
+class _LabelRule:
+    """A restriction of a label key: `cel` has KEY in place of the key."""
+
+    cel: str
+    message: str
+    holds: Callable[[str], bool]
+
+    def on_key(self, **more: Any) -> Rule:
+        """The rule for the key of a requirement."""
+        return Rule(cel=self.cel.replace("KEY", "self"), message=self.message, holds=self.holds, **more)
+
+    def on_labels(self, **more: Any) -> Rule:
+        """The rule for a map of labels."""
+        cel = f"self.all(x, {self.cel.replace('KEY', 'x')})"
+        return Rule(cel=cel, message=self.message, holds=lambda labels: all(map(self.holds, labels)), **more)
 
 
-def _for_all(holds: Callable[[str], bool]) -> Callable[[Mapping[str, Any]], bool]:
-    return lambda labels: all(holds(key) for key in labels)
+def _domain(domain: str, allowed: tuple[str, ...]) -> _LabelRule:
+    return _LabelRule(
+        f"KEY in {_quoted(allowed)} || !KEY.split('/')[0].endsWith('{domain}')",
+        f'label domain "{domain}" is restricted',
+        lambda key: key in allowed or not in_domain(key, domain),
+    )
 
 
-LABELS, KEYS_OF_POOLS = _label_rules("NodePool")
-_, KEYS_OF_CLAIMS = _label_rules("NodeClaim")
+def _key(name: str) -> _LabelRule:
+    return _LabelRule(f"KEY != '{name}'", f'label "{name}" is restricted', lambda key: key != name)
+
+
+_AWS, _KWOK = (
+    _domain(domain, tuple(f"{domain}/{name}" for name in sorted(names))) for domain, names in PROVIDER_LABELS.items()
+)
+_OF_CLAIMS = (_domain(GROUP, _ALLOWED_KEYS), _key(HOSTNAME), _AWS, _KWOK)
+_OF_POOLS = (*_OF_CLAIMS, _key(NODEPOOL))  # a NodeClaim has the label of its pool
+_OTHER_LABEL = "choose a label in another domain, such as example.com/team"
+LABELS = tuple(
+    each.on_labels(kinds=("NodePool",), remedy=_OTHER_LABEL, strict=each is _KWOK) for each in _OF_POOLS
+)  # Karpenter's kwok provider restricts only requirements
+KEYS_OF_POOLS = tuple(each.on_key(kinds=("NodePool",), remedy=_OTHER_LABEL) for each in _OF_POOLS)
+KEYS_OF_CLAIMS = tuple(each.on_key(kinds=("NodeClaim",), remedy=_OTHER_LABEL) for each in _OF_CLAIMS)
 
 IN_NEEDS_VALUES = Rule(
     cel="self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
@@ -158,7 +199,7 @@ IN_NEEDS_VALUES = Rule(
 )
 BOUND_IS_AN_INTEGER = Rule(
     cel=f"!(self.operator in {_quoted(_BOUNDS)})"
-    " || (has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]{1,18}$'))",
+    " || (has(self.values) && self.values.size() == 1 && int(self.values[0]) >= 0)",
     message="requirements operator 'Gt', 'Lt', 'Gte', or 'Lte' must have a single positive integer value",
     holds=lambda requirement: (
         requirement["operator"] not in _BOUNDS or _is_single_integer(requirement.get("values", ()))
@@ -176,8 +217,9 @@ ENOUGH_VALUES = Rule(
 
 
 def _is_single_integer(values: Iterable[str]) -> bool:
+    """Whether there is one value, and Go parses it as an integer of at least zero."""
     listed = list(values)
-    return len(listed) == 1 and listed[0].isascii() and listed[0].isdigit() and len(listed[0]) <= 18
+    return len(listed) == 1 and re.fullmatch(r"[+-]?[0-9]+", listed[0]) is not None and 0 <= int(listed[0]) < 1 << 63
 
 
 _GROUP_CEL = "(has({0}.group) && {0}.group != '' ? {0}.group : has({0}.apiVersion) ? {0}.apiVersion.split('/')[0] : '')"
@@ -187,26 +229,16 @@ def _group(ref: Mapping[str, Any]) -> str:
     return str(ref.get("group") or ref.get("apiVersion", "").split("/")[0])
 
 
-GROUP_GIVEN = Rule(
-    cel=f"{_GROUP_CEL.format('self')} != ''",
-    message="group may not be empty",
-    holds=lambda ref: bool(_group(ref)),
-    remedy="name the group of the node class, such as group: karpenter.kwok.sh",
-    versions=("v1",),
+def _given(message: str, remedy: str, **more: Any) -> Rule:
+    return Rule(cel="self != ''", message=message, holds=lambda text: text != "", remedy=remedy, **more)
+
+
+_GROUP_REMEDY = "name the group of the node class, such as group: karpenter.kwok.sh"
+GROUP_GIVEN = _given("group may not be empty", _GROUP_REMEDY, versions=("v1",))
+KIND_GIVEN = _given(
+    "kind may not be empty", "name the kind of the node class, such as kind: KWOKNodeClass", versions=("v1",)
 )
-KIND_GIVEN = Rule(
-    cel="has(self.kind) && self.kind != ''",
-    message="kind may not be empty",
-    holds=lambda ref: bool(ref.get("kind")),
-    remedy="name the kind of the node class, such as kind: KWOKNodeClass",
-    versions=("v1",),
-)
-NAME_GIVEN = Rule(
-    cel="self.name != ''",
-    message="name may not be empty",
-    holds=lambda ref: ref["name"] != "",
-    remedy="name the node class",
-)
+NAME_GIVEN = _given("name may not be empty", "name the node class")
 ONE_GROUP = Rule(
     cel="!has(self.group) || !has(self.apiVersion) || self.group == '' || self.apiVersion == ''"
     " || self.apiVersion.split('/')[0] == self.group",

@@ -25,9 +25,11 @@ from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
+from dovetail.manifest.nodepool_annotations import has_field_annotations, locate_fault, merge_annotations
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
+from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.resources import Quantity
 
@@ -232,7 +234,7 @@ def decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | UnreadableObject:
     """Decode one object from JSON. Raises `UNDECODABLE` if it is not JSON, or if its name cannot be read."""
     try:
-        return cast("T", decoder(kind.model).decode(data))
+        value = cast("T", decoder(kind.model).decode(data))
     except UNFIT as error:
         if no_json(error):
             raise
@@ -240,22 +242,37 @@ def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreada
         if not unreadable.metadata.name:
             raise ValueError("has no name") from error
         return unreadable
+    if isinstance(value, NodePool) and has_field_annotations(value.metadata.annotations):
+        return from_plain(kind, loose(bytes(data)))
+    return value
 
 
 def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | UnreadableObject:
-    """Convert one object from dicts and lists, as YAML and the simulator have it."""
+    """Convert one object from dicts and lists, as YAML and the simulator have it.
+
+    The annotations of a NodePool that spell fields are merged into it; if that fails, the NodePool is unreadable.
+    """
+    faults: tuple[Fault, ...] = ()
+    if issubclass(kind.model, NodePool):
+        data, faults = merge_annotations(data, convert)
     try:
-        return cast("T", _convert(data, kind.model))
+        value = cast("T", convert(data, kind.model))
     except UNFIT as error:
-        return _unreadable(kind, data, error)
+        found = _unreadable(kind, data, error)
+        located = (locate_fault(fault, data) for fault in found.faults)
+        return msgspec.structs.replace(found, faults=(*faults, *located))
+    if not faults:
+        return value
+    return UnreadableObject(metadata=value.metadata, faults=faults, partial=value, lost=("spec",))
 
 
-def _convert(data: Any, type_: Any) -> Any:
+def convert(data: Any, type_: Any) -> Any:
+    """Convert plain data to a type of the model. Raises `UNFIT`."""
     return msgspec.convert(data, type_, dec_hook=decode_hook)
 
 
 def _unreadable(kind: Kind[Any], data: object, error: Exception) -> UnreadableObject:
-    salvage = Salvage(_convert)
+    salvage = Salvage(convert)
     partial = salvage.read(kind.model, data)
     place, problem = place_of(error)
     faults = (Fault(place or "$", problem),)
@@ -294,4 +311,24 @@ def ordered(value: object) -> Any:
 def place_of(error: Exception) -> tuple[str, str]:
     """The path of a conversion error (empty: the whole value), and the problem."""
     problem, _, place = str(error).partition(" - at `")
-    return place.rstrip("`").removeprefix("$").removeprefix("."), problem
+    return place.rstrip("`").removeprefix("$").removeprefix("."), _MISMATCH.sub(_worded, problem)
+
+
+_MISMATCH = re.compile(r"Expected `([^`]+)`(?:, got `([^`]+)`)?")
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+    "datetime": "a time such as 2026-01-05T12:00:00Z",
+    "null": "empty",
+}
+
+
+def _worded(mismatch: re.Match[str]) -> str:
+    """Word a mismatch of types for people: `must be a whole number or text, not a list`."""
+    allowed = [_TYPES.get(each, each) for each in mismatch[1].split(" | ") if each != "null"]
+    got = mismatch[2]
+    return f"must be {' or '.join(allowed)}" + (f", not {_TYPES.get(got, got)}" if got else "")

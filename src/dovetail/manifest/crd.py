@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from dovetail.manifest.schema import KINDS, Scope, schema_of
+from dovetail.manifest.yaml_output import to_yaml
 from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
 
 Column = dict[str, Any]
@@ -120,16 +119,6 @@ def _version(resource: Resource, scope: Scope) -> dict[str, Any]:
         "subresources": subresources,
         "schema": {"openAPIV3Schema": schema_of(scope)},
     }
-
-
-class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
-
-
-def to_yaml(document: dict[str, Any]) -> str:
-    """The document as YAML; equal documents give equal bytes."""
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
 def crd_yaml(resource: Resource) -> str:

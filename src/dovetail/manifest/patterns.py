@@ -1,7 +1,8 @@
 """Regular expressions for text in manifests, valid in Go and Python alike, and a description of each in words.
 
-Every pattern is anchored at both ends and uses only syntax that both engines share. A pattern may be stricter than the
-parser behind it. What a pattern cannot express (a reversed range, a date that never occurs) is checked in `semantics`.
+Every pattern uses only syntax that both engines share. `ACCEPTED_*` are as wide as in Karpenter's CRDs, so that our
+CRDs accept what those accept; beside each is the form that `validate` expects. What a pattern cannot express (a
+reversed range, a date that never occurs) is checked in `semantics`.
 """
 
 import re
@@ -12,23 +13,38 @@ DELAY = rf"^(({_SPAN})+|Never)$"
 DURATION = rf"^({_SPAN})+$"
 WINDOW = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
 BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
-QUANTITY = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
+QUANTITY = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$"
+PERCENT_OR_QUANTITY = rf"^(([0-9]{{1,2}}(\.[0-9]{{1,2}})?|100(\.0{{1,2}})?)%|({QUANTITY[1:-1]})?)$"
+INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|(\+|-)([01][0-9]|2[0-3]):[0-5][0-9])$"
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 DNS_SUBDOMAIN = rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*$"
+OPTIONAL_SUBDOMAIN = rf"^({DNS_SUBDOMAIN[1:-1]})?$"
+ACCEPTED_GROUP = r"^[^/]*$"
 GROUP = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*)?$"
 API_VERSION = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*(/[a-z0-9]+)?)?$"
 KIND = r"^([A-Za-z][A-Za-z0-9]*)?$"
 LABEL_KEY = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+TAINT_VALUE = r"^([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+CONDITION_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+OPTIONAL_REASON = r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$"
+ACCEPTED_SUBNET_ID = r"subnet-[0-9a-z]+"
+ACCEPTED_SECURITY_GROUP_ID = r"sg-[0-9a-z]+"
+ACCEPTED_AMI_ID = r"ami-[0-9a-z]+"
+ACCOUNT = r"^[0-9]{12}$"
 SUBNET_ID = r"^subnet-[0-9a-z]+$"
 SECURITY_GROUP_ID = r"^sg-[0-9a-z]+$"
 AMI_ID = r"^ami-[0-9a-z]+$"
 RESERVATION_ID = r"^cr-[0-9a-z]+$"
 PLACEMENT_GROUP_ID = r"^pg-[0-9a-z]+$"
 ALIAS = r"^[A-Za-z0-9]+@[-A-Za-z0-9_.]+$"
-VOLUME_SIZE = r"^[1-9][0-9]{0,4}(G|T)i?$"
+VOLUME_SIZE = (
+    r"^(([1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi|([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000)G"
+    r"|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$"
+)
+ACCEPTED_VOLUME_SIZE = VOLUME_SIZE.replace("|([1-9]|", "|([1-9]?|")
+PRICE = r"^[0-9]+(\.[0-9]+)?$"
+PRICE_ADJUSTMENT = r"^([+-][0-9]*\.?[0-9]+|\+[0-9]*\.?[0-9]+%|-[0-9]{1,2}(\.[0-9]+)?%|-100%)$"
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -58,6 +74,7 @@ def _schedule() -> str:
 
 
 SCHEDULE = _schedule()
+ACCEPTED_SCHEDULE = rf"^@({'|'.join(_MACROS)})|" + r"[\t\n\f\r ]".join([".+"] * 5) + "$"
 
 IN_WORDS = {
     DELAY: "a duration in hours, minutes and seconds such as 30s, 1h30m or 720h (a day is 24h), or Never",
@@ -65,6 +82,11 @@ IN_WORDS = {
     WINDOW: "hours and minutes such as 8h, 90m or 2h20m",
     BUDGET_NODES: "a count such as 5, or a percentage from 0% to 100%",
     QUANTITY: "an amount such as 500m, 16 or 64Gi",
+    PERCENT_OR_QUANTITY: "an amount such as 500Mi, or a percentage such as 5%",
+    INSTANT: "an instant such as 2024-01-31T12:00:00Z",
+    CONDITION_REASON: "a word such as NodeClassNotReady",
+    OPTIONAL_REASON: "a word such as NodeClassNotReady",
+    ACCOUNT: "an account id of 12 digits",
     SCHEDULE: "five cron fields such as 0 9 * * mon-fri (minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-6, "
     "Sunday 0; no seconds, no time zone), or one of @" + ", @".join(_MACROS),
     DNS_SUBDOMAIN: "a name of lower-case letters, digits, '-' and '.', starting and ending with a letter or digit",
@@ -80,19 +102,31 @@ IN_WORDS = {
     PLACEMENT_GROUP_ID: "the id of a placement group such as pg-01234567890123456",
     ALIAS: "a family and a version such as al2023@latest or bottlerocket@v1.20.0",
     VOLUME_SIZE: "a size such as 20Gi or 1Ti",
+    PRICE: 'a price per hour such as "0.25", in quotes',
+    PRICE_ADJUSTMENT: 'a change with its sign, such as "-10%", "+0.05" or "-0.01", in quotes',
 }
 """The expected form of each pattern, in words."""
+IN_WORDS |= {
+    TAINT_VALUE: IN_WORDS[LABEL_VALUE] + "; leave out an empty value",
+    OPTIONAL_SUBDOMAIN: IN_WORDS[DNS_SUBDOMAIN],
+    ACCEPTED_GROUP: IN_WORDS[GROUP],
+    ACCEPTED_SCHEDULE: IN_WORDS[SCHEDULE],
+    ACCEPTED_SUBNET_ID: IN_WORDS[SUBNET_ID],
+    ACCEPTED_SECURITY_GROUP_ID: IN_WORDS[SECURITY_GROUP_ID],
+    ACCEPTED_AMI_ID: IN_WORDS[AMI_ID],
+    ACCEPTED_VOLUME_SIZE: IN_WORDS[VOLUME_SIZE],
+}
 
 _PLACEHOLDER = re.compile(
-    r"\{\{.*?\}\}|\{%.*?%\}|\$\{[A-Za-z_][^}]*\}|\$\([A-Za-z_]+\)|<[a-z][^<>]*>|\A\$[a-z_]\w*\Z",
+    r"\{\{.{0,199}?\}\}|\{%.{0,199}?%\}|\$\{[A-Za-z_][^}]{0,199}\}|\$\([A-Za-z_]{1,199}\)|<[a-z][^<>]{0,199}>|\A\$[a-z_]\w*\Z",
     re.DOTALL | re.IGNORECASE,
 )
 
 
 @lru_cache(maxsize=1 << 12)
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text matches. Python's `$` would also match before a final newline."""
-    return _compiled(pattern).fullmatch(text) is not None
+    """Whether the text matches, as in Go."""
+    return _compiled(pattern).search(text) is not None
 
 
 def placeholder_in(text: str) -> str | None:
@@ -103,4 +137,5 @@ def placeholder_in(text: str) -> str | None:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern.removeprefix("^").removesuffix("$"))
+    # Python's `$` would also match before a final newline.
+    return re.compile(pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern)

@@ -2,42 +2,24 @@
 
 Values are built from the events of the parser. A loader is not used: the composer of libyaml recurses in C and crashes
 the process on deeply nested text, and constructors of explicit tags may raise anything. Here nesting is limited to
-`DEEPEST` levels, aliases to `MOST_REPEATED` bytes of repeated values, and numbers to finite ones of at most
-`LONGEST_NUMBER` characters; tags other than those of JSON values are rejected. `manifest.input_file` limits the size of
-the text.
-
-Scalars have the meaning they have for kubectl: dates stay text, and there are no base-60 numbers.
+`DEEPEST` levels, aliases to `MOST_REPEATED` bytes of repeated values, and numbers to finite ones.
+`manifest.input_file` limits the size of the text, and `yaml_scalars` gives scalars the meaning they have for kubectl.
 """
 
 import math
-import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
 from dovetail.manifest.schema_check import join
+from dovetail.manifest.yaml_scalars import PREFIX, Scalar, key_text, plain, tagged
 
 DEEPEST = 100  # levels of nesting; a manifest has about a dozen
 MOST_REPEATED = 32 * 1024 * 1024  # estimated bytes that aliases expand to
-LONGEST_NUMBER = 309  # characters; no float has more digits before its point
 _WITHOUT_ALIAS = "remove the alias there, and write out its value where it is needed"
+_MERGE = f"{PREFIX}merge"
 _VALUE_BYTES = 64  # estimated bytes of a value in addition to its text
-_PREFIX = "tag:yaml.org,2002:"
-_BOOLEANS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
-_IMPLICIT: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("null", re.compile(r"~|null|Null|NULL|")),
-    ("bool", re.compile("|".join(f"{word}|{word.title()}|{word.upper()}" for word in _BOOLEANS))),
-    ("int", re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)")),
-    (
-        "float",
-        re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
-    ),
-    ("merge", re.compile("<<")),
-)
-_NOT_TEXT = frozenset("~nNyYtTfFoO-+.<0123456789")
-"""First characters of scalars that may be something other than text."""
 
 
 class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
@@ -56,6 +38,8 @@ PARSER: Any = getattr(getattr(yaml, "cyaml", None), "CParser", _PythonParser)
 class YamlInvalid(ValueError):
     """A text that is not YAML, or uses features that are rejected. `remedy` is empty for syntax errors."""
 
+    language = "YAML"
+
     def __init__(self, problem: str, line: int = 0, path: str = "", remedy: str = "") -> None:
         super().__init__(f"{problem}{f' (at {path})' if path else ''}")
         self.problem = problem
@@ -67,6 +51,11 @@ class YamlInvalid(ValueError):
 class TooDeep(YamlInvalid):
     """Nested deeper than `DEEPEST` levels."""
 
+    def __init__(self, line: int, path: str = "") -> None:
+        super().__init__(
+            f"it is nested more than {DEEPEST} levels deep", line, path, "look for brackets that are not closed"
+        )
+
 
 @dataclass(slots=True)
 class Yaml:
@@ -77,20 +66,70 @@ class Yaml:
     line: int = 0
     lines: dict[str, int] = field(default_factory=dict)
     repeated: list[tuple[str, str]] = field(default_factory=list)  # path of the mapping, key
+    texts: dict[str, str] = field(default_factory=dict)  # by path, what was written for a number or boolean
 
 
 def read_yaml(text: str, *, located: bool = False) -> Yaml:
     """Parse the only document of a text. Raises `YamlInvalid`."""
+    composer = None
     try:
-        return _Composer(text, located=located).document()
+        composer = _Composer(text, located=located)
+        return composer.document()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        problem = " ".join(filter(None, (error.context, error.problem)))
-        raise YamlInvalid(problem, mark.line if mark else 0) from None
+        raise _syntax_error(error, text, composer) from None
+    except yaml.reader.ReaderError as error:
+        sign = chr(error.character) if isinstance(error.character, int) else str(error.character)
+        problem = f"the character U+{ord(sign[:1] or ' '):04X} is not allowed in YAML"
+        line = text.count("\n", 0, max(text.find(sign), 0))
+        raise YamlInvalid(problem, line, remedy="remove it; is this a text file?") from None
     except yaml.YAMLError as error:
         raise YamlInvalid(" ".join(str(error).split())) from None
     except UnicodeError:
         raise YamlInvalid("it contains half of a surrogate pair, which is not text") from None
+
+
+_NOT_CLOSED = "is not closed, or a ',' is missing after it"
+_CLOSE = "close it there, or add the ','"
+_PLAIN_WORDS = {
+    "mapping values are not allowed": "': ' is not allowed here: the indentation is wrong, or text needs quotes",
+    "did not find expected key": "the indentation differs from the lines above, or text needs quotes",
+    "did not find expected '-' indicator": "the indentation differs from the list above, or '- ' is missing",
+    "block sequence entries are not allowed": "'- ' is not allowed here: a list starts on its own line",
+    "did not find expected <document start>": "text follows the end of the document",
+}
+"""Messages of libyaml, or parts of them, and their meaning."""
+_AT_ITS_START = {
+    "could not find expected ':'": ("the name of a field must be followed by ': '", "add ': ' and its value"),
+    "did not find expected ',' or ']'": (f"the '[' {_NOT_CLOSED}", _CLOSE),
+    "did not find expected ',' or '}'": (f"the '{{' {_NOT_CLOSED}", _CLOSE),
+    "found unexpected end of stream": ("the quote is not closed", "close it"),
+    "found unexpected document indicator": ("the quote is not closed", "close it"),
+}
+"""The same for messages about something that starts further up: its start is the line to look at."""
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, text: str, composer: "_Composer | None") -> YamlInvalid:
+    """A syntax error in plain words, with the line to look at."""
+    problem, mark = str(error.problem), error.problem_mark or error.context_mark
+    opened, quoted = (composer.open, composer.quoted) if composer is not None else ([], None)
+    if quoted is not None and mark is not None and mark.line == quoted[1]:
+        return YamlInvalid("the quote is not closed on this line", quoted[0], remedy="close it")
+    if "cannot start any token" in problem and mark is not None:
+        sign = text.split("\n")[mark.line][mark.column]
+        if sign == "\t":
+            return YamlInvalid("a tab is not allowed as indentation", mark.line, remedy="use spaces")
+        return YamlInvalid(f"text that starts with {sign} needs quotes", mark.line, remedy="put it in quotes")
+    line = mark.line if mark else 0
+    if "flow node" in str(error.context) and opened:
+        return YamlInvalid(f"a bracket {_NOT_CLOSED}", opened[-1], remedy=_CLOSE)
+    start = error.context_mark.line if error.context_mark is not None else line
+    for part, words in _PLAIN_WORDS.items():
+        if part in problem:
+            return YamlInvalid(words, line)
+    for part, (words, remedy) in _AT_ITS_START.items():
+        if part in problem:
+            return YamlInvalid(words, start, remedy=remedy)
+    return YamlInvalid(" ".join(filter(None, (error.context, problem))), line)
 
 
 class _Composer:
@@ -103,7 +142,8 @@ class _Composer:
         self._size = 0  # estimated bytes of all values so far
         self._repeated = 0
         self._anchors: dict[str, tuple[Any, int] | None] = {}  # value and size; None while it is built
-        self._depth = 0
+        self.open: list[int] = []  # lines on which the collections around the current value start
+        self.quoted: tuple[int, int] | None = None  # first and last line of the last quoted text of several lines
 
     def document(self) -> Yaml:
         """Build the only document of the stream."""
@@ -122,16 +162,26 @@ class _Composer:
             raise YamlInvalid("expected a single document, but found another one", event.start_mark.line)
         return read
 
-    def _value(self, event: Any, path: str) -> Any:
+    def _value(self, event: Any, path: str, *, named: bool = False) -> Any:
+        """The value of an event, or of the name of a field."""
         if isinstance(event, yaml.AliasEvent):
             return self._aliased(event, path)
         before, anchor = self._size, event.anchor
         self._size += _VALUE_BYTES
         if anchor is not None:
             self._anchors[anchor] = None
+        line = event.start_mark.line
         if isinstance(event, yaml.ScalarEvent):
             self._size += len(event.value)
             value = scalar(event, path)
+            end = event.end_mark.line if event.end_mark is not None else line
+            if event.style in ("'", '"') and end > line:
+                self.quoted = (line, end)
+            if isinstance(value, float) and not (named or math.isfinite(value)):
+                problem = f"{event.value[:40]!r} is not a finite number; put it in quotes if it is text"
+                raise YamlInvalid(problem, line, path)
+            if self._located and not named and isinstance(value, bool | int | float):
+                self._read.texts[path] = event.value
         else:
             value = self._collection(event, path)
         if anchor is not None:
@@ -139,14 +189,11 @@ class _Composer:
         return value
 
     def _collection(self, event: Any, path: str) -> Any:
-        kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
-        if event.tag not in (None, "!", _PREFIX + kind):
-            raise _unsupported_tag(event, path)
-        if self._depth >= DEEPEST:
-            raise TooDeep(f"is nested more than {DEEPEST} levels deep", event.start_mark.line, path)
-        self._depth += 1
-        value = self._mapping(path) if kind == "map" else self._sequence(path)
-        self._depth -= 1
+        if len(self.open) >= DEEPEST:
+            raise TooDeep(event.start_mark.line, path)
+        self.open.append(event.start_mark.line)
+        value = self._mapping(path) if isinstance(event, yaml.MappingStartEvent) else self._sequence(path)
+        self.open.pop()
         return value
 
     def _sequence(self, path: str) -> list[Any]:
@@ -160,19 +207,20 @@ class _Composer:
 
     def _mapping(self, path: str) -> dict[str, Any]:
         content: dict[str, Any] = {}
-        merged: dict[str, Any] = {}
+        written: set[str] = set()
         while not isinstance(event := self._parser.get_event(), yaml.MappingEndEvent):
-            if isinstance(event, yaml.ScalarEvent) and kind_of(event) == "merge":
-                merged = {**self._merged(path), **merged}
+            if is_merge(event):
+                content.update(self._merged(path))  # it also replaces fields above it, as in kubectl
                 continue
             key = self._key(event, path)
             item_path = join(path, key)
-            if key in content:
+            if key in written:
                 self._read.repeated.append((path, key))
             if self._located:
                 self._read.lines.setdefault(item_path, event.start_mark.line)
+            written.add(key)
             content[key] = self._value(self._parser.get_event(), item_path)
-        return {**merged, **content} if merged else content
+        return content
 
     def _merged(self, path: str) -> dict[str, Any]:
         event = self._parser.get_event()
@@ -184,10 +232,14 @@ class _Composer:
 
     def _key(self, event: Any, path: str) -> str:
         """The name of a field. Numbers and booleans become text, as in kubectl."""
-        key = self._value(event, path) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else {}
+        scalar_or_alias = isinstance(event, yaml.ScalarEvent | yaml.AliasEvent)
+        key = self._value(event, path, named=True) if scalar_or_alias else {}
         if isinstance(key, dict | list):
             raise YamlInvalid("a mapping or list cannot be the name of a field", event.start_mark.line, path)
-        return str(key).lower() if isinstance(key, bool) else str(key)
+        try:
+            return key_text(key)
+        except ValueError as error:
+            raise YamlInvalid(str(error), event.start_mark.line, path) from None
 
     def _aliased(self, event: Any, path: str) -> Any:
         line = event.start_mark.line
@@ -204,92 +256,30 @@ class _Composer:
             limit = MOST_REPEATED // (1024 * 1024)
             problem = f"it has too many values: aliases repeat more than {limit} MiB"
             raise YamlInvalid(problem, line, path, _WITHOUT_ALIAS)
-        return self._copied(value, self._depth, event, path)
+        return self._copied(value, len(self.open), event, path)
 
     def _copied(self, value: Any, depth: int, event: Any, path: str) -> Any:
         """A copy of the anchor's value, so that changing a field in one place does not change it in another."""
         if not isinstance(value, dict | list):
             return value
         if depth >= DEEPEST:
-            raise TooDeep(f"is nested more than {DEEPEST} levels deep", event.start_mark.line, path)
+            raise TooDeep(event.start_mark.line, path)
         if isinstance(value, list):
             return [self._copied(each, depth + 1, event, path) for each in value]
         return {key: self._copied(each, depth + 1, event, path) for key, each in value.items()}
 
 
-def scalar(event: Any, path: str) -> Any:
+def is_merge(event: Any) -> bool:
+    """Whether a key is `<<`, which merges other mappings into this one."""
+    return isinstance(event, yaml.ScalarEvent) and event.value == "<<" and (event.implicit[0] or event.tag == _MERGE)
+
+
+def scalar(event: Any, path: str) -> Scalar:
     """The value of a scalar."""
-    kind, text = kind_of(event), event.value
-    if kind in {"str", "timestamp", "merge"}:
-        return text
+    tag: str | None = event.tag
+    if tag is None and event.implicit[0]:
+        return plain(event.value)
     try:
-        return _PARSERS[kind](text)
-    except KeyError:
-        raise _unsupported_tag(event, path) from None
+        return str(event.value) if tag in (None, "!") else tagged(tag, event.value)
     except ValueError as error:
         raise YamlInvalid(str(error), event.start_mark.line, path) from None
-
-
-def kind_of(event: Any) -> str:
-    """The type of a scalar: from its tag, or from the form of its text."""
-    tag: str | None = event.tag
-    text: str = event.value
-    if tag == "!" or (tag is None and not event.implicit[0]):
-        return "str"
-    if tag is not None:
-        return tag.removeprefix(_PREFIX) if tag.startswith(_PREFIX) else tag
-    if text and text[0] not in _NOT_TEXT:
-        return "str"
-    return next((kind for kind, form in _IMPLICIT if form.fullmatch(text)), "str")
-
-
-def _null(_text: str) -> None:
-    return None
-
-
-def _boolean(text: str) -> bool:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError:
-        raise ValueError(f"{text[:40]!r} is not a boolean; write true or false") from None
-
-
-def integer(text: str) -> int:
-    """An integer in YAML 1.1 syntax, within bounds."""
-    _check_length(text)
-    digits = text.replace("_", "").removeprefix("+")
-    bare = digits.removeprefix("-")
-    try:
-        if bare.startswith("0b"):
-            return int(digits, 2)
-        if bare.startswith("0x"):
-            return int(digits, 16)
-        return int(digits, 8) if bare.startswith("0") and bare != "0" else int(digits)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is not a whole number") from None
-
-
-def number(text: str) -> float:
-    """A finite number: JSON has no others."""
-    _check_length(text)
-    plain = text.replace("_", "").lower()
-    try:
-        value = float(plain.replace(".inf", "inf").replace(".nan", "nan"))
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is not a number") from None
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:40]!r} is not a finite number; put it in quotes if it is text")
-    return value
-
-
-def _check_length(text: str) -> None:
-    if len(text) > LONGEST_NUMBER:
-        raise ValueError(f"a number of {len(text)} characters is too long; put it in quotes if it is text")
-
-
-def _unsupported_tag(event: Any, path: str) -> YamlInvalid:
-    shown = "!!" + event.tag.removeprefix(_PREFIX) if event.tag.startswith(_PREFIX) else event.tag
-    return YamlInvalid(f"the tag {shown[:60]!r} is not supported; write a plain value", event.start_mark.line, path)
-
-
-_PARSERS: Mapping[str, Callable[[str], Any]] = {"null": _null, "bool": _boolean, "int": integer, "float": number}

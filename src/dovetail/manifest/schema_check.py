@@ -4,13 +4,15 @@
 its path, value and remedy. A null property counts as absent. Rules over several fields are evaluated only if the types
 of those fields are right.
 
-`with_defaults` fills in the defaults that the API server would write for the version of the document; unknown fields
-are kept. `pruned` drops unknown fields as the API server does.
+`with_defaults` fills in the defaults of one schema; unknown fields are kept. `as_stored` fills in what a reader sees:
+the defaults of the version of the document, then those of the stored version, which the API server fills in when it
+reads an object. `pruned` drops unknown fields as the API server does.
 
 `unknown_fields` warns about fields that the API server would drop silently, with a hint: a similar field of the same
 mapping, or the path where a field of this name belongs.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -19,16 +21,18 @@ from difflib import get_close_matches
 from typing import Any
 
 from dovetail.manifest.cel_rules import Rule
+from dovetail.manifest.corrections import IN_QUOTES, in_yaml, suggestion
 from dovetail.manifest.patterns import IN_WORDS, matches, placeholder_in
-from dovetail.manifest.schema import Schema
+from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
 from dovetail.manifest.status_fields import FIELDS, RULES
 from dovetail.model.kube_object import Fault
 
 _MISSING = object()
 _REPLACEMENTS = {
-    "Ubuntu": "its images use the AL2 bootstrap: write amiFamily: AL2, and select Ubuntu images in amiSelectorTerms"
+    "WhenUnderutilized": "it is the v1beta1 name: write WhenEmptyOrUnderutilized",
+    "Ubuntu": "its images use the AL2 bootstrap: write amiFamily: AL2, and select Ubuntu images in amiSelectorTerms",
 }
-"""Values that Karpenter no longer supports, and the replacement."""
+"""Values that Karpenter v1 does not have, and the replacement."""
 _NAMES = {
     "object": "a mapping",
     "array": "a list",
@@ -37,8 +41,8 @@ _NAMES = {
     "boolean": "true or false",
 }
 _TYPES: Mapping[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "boolean": bool}
-RULES_BY_CEL: Mapping[str, Rule] = {
-    rule.cel: rule
+RULES_BY_TEXT: Mapping[tuple[str, str], Rule] = {
+    (rule.cel, rule.message): rule
     for rules in (*RULES.values(), *(constraints.rules for table in FIELDS.values() for constraints in table.values()))
     for rule in rules
 }
@@ -76,9 +80,9 @@ def _examine(schema: Schema, value: Any, before: Any, path: str, found: SchemaFi
     type_faults = found.type_faults
     if schema.get("x-kubernetes-int-or-string"):
         if isinstance(value, bool) or not (isinstance(value, int | str) or _is_whole(value)):
-            return found.add_type_fault(_wrong_type(path, value, "a whole number or text"))
+            return found.add_type_fault(_wrong_type(schema, value, path, "a whole number or text"))
     elif not _fits(schema["type"], value):
-        return found.add_type_fault(_wrong_type(path, value, _NAMES[schema["type"]]))
+        return found.add_type_fault(_wrong_type(schema, value, path, _NAMES[schema["type"]]))
     match value:
         case dict():
             _mapping(schema, value, before, path, found)
@@ -105,13 +109,43 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, float) and value.is_integer()
 
 
-def _wrong_type(path: str, value: Any, expected: str) -> Fault:
-    remedy = f"write {expected}"
-    if expected == "text" and isinstance(value, int | float | bool):
-        remedy = f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
-    elif isinstance(value, str) and (mark := placeholder_in(value)):
+def _wrong_type(schema: Schema, value: Any, path: str, expected: str) -> Fault:
+    if isinstance(value, str) and (mark := placeholder_in(value)):
         return unfilled(path, value, mark)
-    return Fault(path or "$", f"must be {expected}, not {_name_of(value)}", value, remedy)
+    fault = Fault(path or "$", f"must be {expected}, not {_name_of(value)}", value, f"write {expected}")
+    return _with_fix(fault, schema)
+
+
+def _with_fix(fault: Fault, schema: Schema) -> Fault:
+    """The fault with the form of valid values in its remedy, and a valid value if one can be derived."""
+    words = IN_WORDS.get(schema.get("pattern", ""), "")
+    fix = suggestion(schema, fault.value, _accepts)
+    if isinstance(fault.value, float) and schema.get("type") == "string" and _accepts(schema, str(fault.value)):
+        return fault._replace(remedy=f"{IN_QUOTES}{': ' if words else ''}{words}")
+    if fix is None:
+        return fault._replace(remedy=f"write {words}") if words else fault
+    if isinstance(fault.value, bool | int) and fix == json.dumps(fault.value):
+        hint = " (without quotes yes, no, on and off are true or false)" if isinstance(fault.value, bool) else ""
+        return fault._replace(remedy=f"{IN_QUOTES}: {in_yaml(fix)}{hint}", fix=fix)
+    return fault._replace(remedy=f"write {in_yaml(fix)}{': ' if words else ''}{words}", fix=fix)
+
+
+def _accepts(schema: Schema, value: Any) -> bool:
+    """Whether a scalar, or a list of scalars, fits a schema."""
+    if isinstance(value, list):
+        return schema.get("type") == "array" and all(_accepts(schema["items"], each) for each in value)
+    if not schema.get("x-kubernetes-int-or-string") and not _fits(schema["type"], value):
+        return False
+    if isinstance(value, str) and not (_has_form(schema, value) and len(value) <= schema.get("maxLength", len(value))):
+        return False
+    faults = [*_rule_faults(schema, value, _MISSING, "")]
+    faults += [] if isinstance(value, str | bool) else _number(schema, value, "")
+    return not faults
+
+
+def _has_form(schema: Schema, value: str) -> bool:
+    pattern, choices = schema.get("pattern"), schema.get("enum")
+    return (pattern is None or matches(pattern, value)) and (choices is None or value in choices)
 
 
 def _name_of(value: Any) -> str:
@@ -125,7 +159,7 @@ def _name_of(value: Any) -> str:
 def _mapping(schema: Schema, value: dict[Any, Any], before: Any, path: str, found: SchemaFindings) -> None:
     for name in schema.get("required", ()):
         if name not in value:
-            found.add_type_fault(Fault(join(path, name), "is required", None, _about(schema["properties"][name])))
+            found.add_type_fault(_missing(join(path, name), name, schema["properties"][name]))
     _count(len(value), schema, path, ("maxProperties", "minProperties", "entries"), found)
     properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
     for name, each in value.items():
@@ -150,10 +184,12 @@ def _list(schema: Schema, value: list[Any], path: str, found: SchemaFindings) ->
         _examine(schema["items"], each, _MISSING, f"{path}[{index}]", found)
     keys = schema.get("x-kubernetes-list-map-keys")
     if keys or schema.get("x-kubernetes-list-type") == "set":
-        identities = [tuple(_part(each, key) for key in keys) if keys else each for each in value]
-        for index, identity in enumerate(identities):
-            if identity in identities[:index]:
-                found.faults.append(Fault(f"{path}[{index}]", "is listed twice", value[index], "remove one of them"))
+        seen: set[str] = set()
+        for index, each in enumerate(value):
+            identity = repr(tuple(_part(each, key) for key in keys) if keys else each)
+            if identity in seen:
+                found.faults.append(Fault(f"{path}[{index}]", "is listed twice", each, "remove one of them"))
+            seen.add(identity)
 
 
 def _count(size: int, schema: Schema, path: str, words: tuple[str, str, str], found: SchemaFindings) -> None:
@@ -167,31 +203,36 @@ def _count(size: int, schema: Schema, path: str, words: tuple[str, str, str], fo
 
 def _text(schema: Schema, value: str, path: str) -> Iterable[Fault]:
     pattern, choices = schema.get("pattern"), schema.get("enum")
+    if len(value) < schema.get("minLength", 0):
+        yield Fault(path, "may not be empty", value, f"write {IN_WORDS[pattern]}" if pattern else "")
+        return
     if choices is None and len(value) > schema.get("maxLength", len(value)):
         yield Fault(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed", value)
-    fits = (pattern is None or matches(pattern, value)) and (choices is None or value in choices)
+    fits = _has_form(schema, value)
     if not fits and (mark := placeholder_in(value)):
         yield unfilled(path, value, mark)
     elif not fits and choices is not None:
-        yield Fault(path, "is not one of the allowed values", value, _choose(value, choices))
+        fault = _with_fix(Fault(path, "is not one of the allowed values", value), schema)
+        yield fault._replace(remedy=_choose(value, choices))
     elif not fits and pattern is not None:
-        yield Fault(path, "does not have the expected form", value, f"write {IN_WORDS[pattern]}")
-    if schema.get("format") == "date-time" and not _is_instant(value):
+        yield _with_fix(Fault(path, "does not have the expected form", value), schema)
+    elif schema.get("format") == "date-time" and not _is_instant(value):
         yield Fault(path, "is not an instant", value, "write it like 2024-01-31T12:00:00Z")
 
 
 def _number(schema: Schema, value: float, path: str) -> Iterable[Fault]:
     if value < schema.get("minimum", value):
         yield Fault(path, f"must be at least {schema['minimum']}", value)
-    bits = {"int32": 31}.get(schema.get("format", ""), 63)
-    most = min(schema.get("maximum", (1 << bits) - 1), (1 << bits) - 1)
+    most = schema.get("maximum", (1 << 63) - 1)
     if value > most:
         yield Fault(path, f"must be at most {most}", value)
+    elif value < -(1 << 63):
+        yield Fault(path, f"must be at least {-(1 << 63)}", value)
 
 
 def _rule_faults(schema: Schema, value: Any, before: Any, path: str) -> Iterable[Fault]:
     for entry in schema.get("x-kubernetes-validations", ()):
-        rule = RULES_BY_CEL[entry["rule"]]
+        rule = RULES_BY_TEXT[entry["rule"], entry["message"]]
         if rule.holds is not None:
             satisfied = rule.holds(value)
         else:
@@ -219,11 +260,14 @@ def _choose(value: str, choices: list[str]) -> str:
     folded = {choice.lower(): choice for choice in choices}
     similar = get_close_matches(value.lower(), folded, n=1)
     hint = f"did you mean {folded[similar[0]]}? " if similar else ""
-    return f"{hint}Choose from {', '.join(choices)}"
+    return f"{hint}{'Choose' if hint else 'choose'} from {', '.join(choices)}"
 
 
-def _about(schema: Schema) -> str:
-    return f"add it: {schema.get('description', '')}"
+def _missing(path: str, name: str, schema: Schema) -> Fault:
+    about = schema.get("description", "")
+    if schema.get("type") == "array" and not schema.get("minItems"):
+        return Fault(path, "is required, even if it is empty", None, f"write {name}: [], or add it: {about}", [])
+    return Fault(path, "is required", None, f"add it: {about}")
 
 
 def _is_instant(value: str) -> bool:
@@ -242,6 +286,13 @@ def with_defaults(schema: Schema, value: Any) -> Any:
     if schema.get("type") == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def as_stored(scope: Scope, document: Any) -> Any:
+    """A copy of a document of this version with all defaults that a client sees after it was stored."""
+    filled = with_defaults(schema_of(scope), document)
+    stored = Scope(scope.kind, KINDS[scope].version)
+    return filled if stored == scope else with_defaults(schema_of(stored), filled)
 
 
 def _filled_mapping(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:

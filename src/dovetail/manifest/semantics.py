@@ -13,15 +13,13 @@ from dovetail.manifest.patterns import (
     LABEL_KEY,
     LABEL_VALUE,
     SCHEDULE,
-    WINDOW,
     matches,
     placeholder_in,
 )
 from dovetail.manifest.schema_check import join, unfilled
 from dovetail.model.cron import CronSchedule
-from dovetail.model.duration import parse_duration
 from dovetail.model.kube_object import Fault
-from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES
+from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, provider_label_remedy, unknown_provider_label
 from dovetail.model.resources import Quantity
 
 Plain = Mapping[str, Any]
@@ -78,17 +76,13 @@ def pool_faults(document: Plain) -> Iterator[Fault]:
     template, disruption = _mapping_at(spec, "template"), _mapping_at(spec, "disruption")
     labels = _mapping_at(template, "metadata").get("labels")
     yield from _key_faults(labels, "spec.template.metadata.labels")
+    for key, _ in _items(labels):
+        yield from _provider_label_faults(key, join("spec.template.metadata.labels", str(key)))
     yield from _key_faults(_mapping_at(template, "metadata").get("annotations"), "spec.template.metadata.annotations")
     yield from instance_faults(_mapping_at(template, "spec"), "spec.template.spec")
     yield from _amount_faults(spec.get("limits"), "spec.limits")
     for path, budget in budgets_of(disruption):
         yield from _schedule_faults(budget.get("schedule"), f"{path}.schedule")
-        yield from _span_faults(budget.get("duration"), f"{path}.duration")
-    for name in ("consolidateAfter", "consolidationGracePeriod", "expireAfter"):
-        yield from _span_faults(disruption.get(name), f"spec.disruption.{name}")
-    for path, controls in controls_of(disruption):
-        yield from _span_faults(controls.get("disruptAfter"), f"{path}.disruptAfter")
-    yield from _repair_faults(_mapping_at(spec, "repair"))
 
 
 def claim_faults(document: Plain) -> Iterator[Fault]:
@@ -98,15 +92,8 @@ def claim_faults(document: Plain) -> Iterator[Fault]:
     yield from _amount_faults(_mapping_at(spec, "resources").get("requests"), "spec.resources.requests")
 
 
-def class_faults(document: Plain) -> Iterator[Fault]:
-    """Faults of a KWOKNodeClass beyond its schema."""
-    yield from _span_faults(_mapping_at(document, "spec").get("nodeRegistrationDelay"), "spec.nodeRegistrationDelay")
-
-
 def instance_faults(spec: Plain, path: str) -> Iterator[Fault]:
     """Faults of the spec of a NodeClaim or of a NodePool's template."""
-    for name in ("terminationGracePeriod", "expireAfter"):
-        yield from _span_faults(spec.get(name), f"{path}.{name}")
     seen: set[tuple[Any, Any]] = set()
     for list_name in ("taints", "startupTaints"):
         for index, taint in _entries(spec.get(list_name)):
@@ -126,21 +113,22 @@ def _requirement_faults(requirement: Plain, path: str) -> Iterator[Fault]:
     key, values = requirement.get("key"), requirement.get("values")
     if isinstance(key, str) and matches(LABEL_KEY, key) and not is_qualified_name(key):
         yield Fault(f"{path}.key", "is too long", key, "at most 253 characters before the '/', 63 after it")
-    if (
-        key == CAPACITY_TYPE
-        and isinstance(values, list)
-        and values
-        and not any(each in CAPACITY_TYPES for each in values)
-    ):
-        yield Fault(
-            f"{path}.values", "names no capacity type", values, f"choose from {', '.join(sorted(CAPACITY_TYPES))}"
-        )
+    yield from _provider_label_faults(key, f"{path}.key")
+    if key == CAPACITY_TYPE and requirement.get("operator") == "In" and isinstance(values, list) and values:
+        known = [each for each in values if each in CAPACITY_TYPES]
+        choose = f"choose from {', '.join(sorted(CAPACITY_TYPES))}"
+        least = requirement.get("minValues")
+        if not known:
+            yield Fault(f"{path}.values", "names no capacity type", values, choose)
+        elif isinstance(least, int) and len(known) < least <= len(values):
+            problem = f"names fewer capacity types than minValues ({least})"
+            yield Fault(f"{path}.values", problem, values, choose)
 
 
-def _repair_faults(repair: Plain) -> Iterator[Fault]:
-    yield from _span_faults(repair.get("defaultTolerationDuration"), "spec.repair.defaultTolerationDuration")
-    for index, policy in _entries(repair.get("policies")):
-        yield from _span_faults(policy.get("toleration"), f"spec.repair.policies[{index}].toleration")
+def _provider_label_faults(key: Any, path: str) -> Iterator[Fault]:
+    """Karpenter's CRDs have these rules too, but a NodePool may have been stored under CRDs that do not."""
+    if isinstance(key, str) and (problem := unknown_provider_label(key)):
+        yield Fault(path, problem, key, provider_label_remedy(key))
 
 
 def _schedule_faults(text: Any, path: str) -> Iterator[Fault]:
@@ -150,21 +138,6 @@ def _schedule_faults(text: Any, path: str) -> Iterator[Fault]:
         yield Fault(path, fault, text, "an invalid schedule would block all disruption of the pool")
     elif CronSchedule.parse(text).never_fires:
         yield Fault(path, "never fires: no date matches it", text, "choose days that the months have")
-
-
-def _span_faults(text: Any, path: str) -> Iterator[Fault]:
-    """The schema has checked the form of durations; this finds those that are too long."""
-    if (
-        isinstance(text, str)
-        and text[:1].isdigit()
-        and (fault := _parse_error(parse_duration, text))
-        and _is_span(text)
-    ):
-        yield Fault(path, fault, text)
-
-
-def _is_span(text: str) -> bool:
-    return matches(WINDOW, text) or text.strip("0123456789smh") == ""
 
 
 def _amount_faults(amounts: Any, path: str) -> Iterator[Fault]:
@@ -186,7 +159,7 @@ def _parse_error(parse: Callable[[str], object], text: str) -> str:
     return ""
 
 
-def budgets_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
+def budgets_of(disruption: Plain) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every budget with its path, including those under actions."""
     for index, budget in _entries(disruption.get("budgets")):
         yield f"spec.disruption.budgets[{index}]", budget
@@ -212,7 +185,7 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
     return value.items() if isinstance(value, dict) else ()
 
 
-def _entries(value: Any) -> Iterator[tuple[int, Plain]]:
+def _entries(value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     for index, each in enumerate(value if isinstance(value, list) else ()):
         if isinstance(each, dict):
             yield index, each

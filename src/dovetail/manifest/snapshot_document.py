@@ -5,7 +5,7 @@ Annotations can contain whole manifests, so only those that decisions read are w
 reported together.
 
 `repairStatements` are the repair policies of the provider: the conditions that make a node unhealthy, and how long each
-is tolerated.
+is tolerated. `missingCatalogs` says why the instance types of a NodePool could not be read.
 """
 
 from collections.abc import Mapping
@@ -36,6 +36,7 @@ def dump_statements(statements: tuple[ProviderRepairPolicy, ...]) -> dict[str, A
             "conditionType": each.condition_type,
             "status": each.status,
             "toleration": str(Duration.of(each.toleration)),
+            **({"nodeClassLabel": each.node_class_label} if each.node_class_label else {}),
         }
         for each in statements
     ]
@@ -51,8 +52,9 @@ def load_statements(entries: Any, faults: list[Fault]) -> tuple[ProviderRepairPo
     for index, entry in enumerate(entries):
         try:
             toleration = Duration.parse(entry["toleration"]).span
-            found.append(ProviderRepairPolicy(str(entry["conditionType"]), str(entry["status"]), toleration))
-        except (KeyError, TypeError, ValueError):
+            label = str(entry.get("nodeClassLabel", ""))
+            found.append(ProviderRepairPolicy(str(entry["conditionType"]), str(entry["status"]), toleration, label))
+        except (AttributeError, KeyError, TypeError, ValueError):
             faults.append(Fault(f"repairStatements[{index}]", "is not a repair statement", entry, _REMEDY))
     return tuple(found)
 
@@ -81,6 +83,7 @@ _FIELDS = (
     "wellKnownLabels",
     "objects",
     "catalogs",
+    "missingCatalogs",
 )
 _TAKE_AGAIN = "take the snapshot again"
 _KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
@@ -110,6 +113,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "wellKnownLabels": sorted(snapshot.well_known),
         "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
+        **({"missingCatalogs": dict(sorted(snapshot.missing_catalogs.items()))} if snapshot.missing_catalogs else {}),
     }
 
 
@@ -150,6 +154,7 @@ def load_snapshot(document: Any) -> Snapshot:
     nominated = _load_names(document.get("nominated", []), "nominated", faults)
     unreadable = _load_unreadable(document.get("unreadable", []), faults)
     statements = load_statements(document.get("repairStatements", []), faults)
+    missing = _load_missing(document.get("missingCatalogs", {}), faults)
     pause = document.get("pause")
     if not isinstance(pause, str | None):
         faults.append(Fault("pause", "is not text", pause, 'write "true", or the time at which it ends'))
@@ -157,7 +162,12 @@ def load_snapshot(document: Any) -> Snapshot:
         raise SnapshotInvalid(tuple(faults))
     built = build_snapshot(inventory, at, catalogs, frozenset(well_known))
     return replace(
-        built, nominated=frozenset(nominated), pause=pause, repair_statements=statements, unreadable=unreadable
+        built,
+        nominated=frozenset(nominated),
+        pause=pause,
+        repair_statements=statements,
+        unreadable=unreadable,
+        missing_catalogs=missing,
     )
 
 
@@ -192,6 +202,14 @@ def _load_names(names: Any, path: str, faults: list[Fault]) -> tuple[str, ...]:
         return tuple(names)
     faults.append(Fault(path, "is not a list of names", names, "write a list of text"))
     return ()
+
+
+def _load_missing(causes: Any, faults: list[Fault]) -> dict[str, str]:
+    if isinstance(causes, dict) and all(isinstance(text, str) for text in (*causes, *causes.values())):
+        return causes
+    remedy = "write the cause by the name of the NodePool"
+    faults.append(Fault("missingCatalogs", "is not a mapping of text", causes, remedy))
+    return {}
 
 
 def _load_unreadable(entries: Any, faults: list[Fault]) -> tuple[UnreadableEntry, ...]:

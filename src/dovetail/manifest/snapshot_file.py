@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
 from dovetail.manifest.input_file import InputUnreadable, decompressed, read_bytes, text_of
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.manifest.schema_check import join
 from dovetail.manifest.snapshot_document import SnapshotInvalid, dump_snapshot, load_snapshot
+from dovetail.manifest.yaml_output import to_yaml
 from dovetail.model.kube_object import Fault
 from dovetail.model.snapshot import Snapshot
 
@@ -22,17 +22,7 @@ __all__ = ["SnapshotInvalid", "dump_snapshot", "file_form", "load_snapshot", "re
 
 Form = Literal["json", "yaml"]
 _FORMS: dict[str, Form] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-_WIDTH = 120
 _TRUNCATED = "was the file truncated? Copy it again, or take the snapshot again"
-# libyaml is ten times as fast; PyYAML has it where wheels are installed.
-_FastDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-class _Dumper(_FastDumper):  # type: ignore[misc]  # either of two
-    """Writes every value in full, without YAML aliases."""
-
-    def ignore_aliases(self, _data: Any) -> bool:
-        return True
 
 
 def file_form(name: str) -> tuple[Form, bool]:
@@ -50,10 +40,7 @@ def snapshot_bytes(snapshot: Snapshot, form: Form = "json", *, gzipped: bool = F
     if form == "json":
         content = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     else:
-        text: str = yaml.dump(
-            document, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=_WIDTH, allow_unicode=True
-        )
-        content = text.encode()
+        content = to_yaml(document, default_flow_style=None).encode()
     return gzip.compress(content, mtime=0) if gzipped else content
 
 

@@ -1,21 +1,26 @@
 """Validates documents: everything that is wrong with one, everything odd about it, and the object it becomes.
 
-A document of a kind with a schema is checked against the schema of its version, then against `semantics`; if it has no
-faults, `warnings` looks for settings that are probably mistakes.
+A document of a kind with a schema is checked against the strict schema of its version, then against `semantics`.
+`warnings` looks for settings that are probably mistakes, in the parts that have no faults.
 
 Other kinds have no schema (`other_kind_report`). Kinds that Karpenter removed are rejected with the replacement. Kinds
 of Kubernetes that Dovetail reads are decoded, to find objects that the controller could not read. All others are
 skipped, with a note.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from difflib import get_close_matches
 from typing import Any
 
-from dovetail.manifest import codec, semantics
+from dovetail.manifest import codec, node_overlay, semantics
 from dovetail.manifest.documents import DocumentInvalid, Report
-from dovetail.manifest.ec2nodeclass.semantics import ec2_class_faults, placeholder_warnings
-from dovetail.manifest.schema import KINDS, Scope, schema_of
-from dovetail.manifest.schema_check import examine, unknown_fields, with_defaults, without_nulls
+from dovetail.manifest.ec2nodeclass.semantics import ec2_class_faults
+from dovetail.manifest.nodepool_annotations import locate_fault, merge_annotations, spelled_fields, with_value
+from dovetail.manifest.placeholders import with_one_placeholder_line
+from dovetail.manifest.schema import KINDS, Scope, strict_schema_of
+from dovetail.manifest.schema_check import as_stored, examine, unknown_fields, with_defaults, without_nulls
 from dovetail.manifest.semantics import metadata_faults
 from dovetail.manifest.warnings import old_spelling_warnings, pool_warnings
 from dovetail.model import kinds
@@ -37,7 +42,10 @@ _REMOVED_KINDS = {
     "Machine": "write a NodePool; its NodeClaims replace Machines",
     "AWSNodeTemplate": "write a karpenter.k8s.aws/v1 EC2NodeClass",
 }
-_RECOGNIZED = {("karpenter.sh/v1alpha1", "NodeOverlay")}
+_OVERLAY = ("karpenter.sh/v1alpha1", "NodeOverlay")
+_KIND_NAMES = {
+    name.lower(): name for name in (*(name for names in _OWN_GROUPS.values() for name in names), "NodeOverlay")
+}
 _VERSIONS = {
     "karpenter.sh": "use karpenter.sh/v1 or karpenter.sh/v1beta1",
     "karpenter.kwok.sh": "use karpenter.kwok.sh/v1alpha1",
@@ -58,11 +66,6 @@ def other_kind_report(document: Plain, api_version: str, kind: str) -> Report:
             "kind", f"{kind} ({api_version}) was removed from Karpenter before v1", kind, _REMOVED_KINDS[kind]
         )
         return Report(kind, name, (fault,))
-    if (api_version, kind) in _RECOGNIZED:
-        warning = Fault(
-            "kind", f"{api_version} {kind} is recognized, but not checked", None, "a later version will check it"
-        )
-        return Report(kind, name, warnings=(warning,), note="recognized, but not checked")
     if (known := _DECODED_KINDS.get((api_version, kind))) is not None:
         return _decoded_other_kind(document, known)
     group = api_version.partition("/")[0]
@@ -75,14 +78,24 @@ def other_kind_report(document: Plain, api_version: str, kind: str) -> Report:
 def _wrong_group_or_version(api_version: str, group: str, kind: str) -> Fault:
     if kind in _OWN_GROUPS[group]:
         return Fault("apiVersion", f"{kind} does not have this version", api_version, _VERSIONS[group])
-    groups = sorted({version for version, name in _RECOGNIZED if name == kind})
+    groups = [version for version, name in (_OVERLAY,) if name == kind]
     groups += [group for group, names in _OWN_GROUPS.items() if kind in names]
     remedy = (
         f"it belongs to {' or '.join(groups)}"
         if groups
-        else "kinds are NodePool, NodeClaim, KWOKNodeClass, EC2NodeClass"
+        else "kinds are NodePool, NodeClaim, NodeOverlay, KWOKNodeClass, EC2NodeClass"
     )
+    similar = get_close_matches(kind.lower(), _KIND_NAMES, n=1)
+    if not groups and similar:
+        remedy = f"did you mean {_KIND_NAMES[similar[0]]}?"
     return Fault("kind", f"{api_version} has no kind {kind}", kind, remedy)
+
+
+def _checked_overlay(document: Plain) -> Report:
+    found = examine(node_overlay.SCHEMA, document)
+    faults = _combined(found.faults, [*metadata_faults(document), *node_overlay.overlay_faults(document)])
+    warnings = (*unknown_fields(found, node_overlay.SCHEMA), *_namespace_warnings(document))
+    return Report("NodeOverlay", _name(document), _unique(faults), warnings)
 
 
 def _decoded_other_kind(document: Plain, kind: Kind[Any]) -> Report:
@@ -128,7 +141,6 @@ def _name(document: Plain) -> str:
 _SEMANTIC_FAULTS: Mapping[str, Callable[[Plain], Iterator[Fault]]] = {
     "NodePool": semantics.pool_faults,
     "NodeClaim": semantics.claim_faults,
-    "KWOKNodeClass": semantics.class_faults,
     "EC2NodeClass": ec2_class_faults,
 }
 
@@ -142,7 +154,10 @@ def faults_of(document: Any, before: Plain | None = None) -> Report:
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return Report(faults=tuple(_missing_type_faults(document)))
     scope = scope_of(api_version, kind)
-    return other_kind_report(document, api_version, kind) if scope is None else _checked(document, scope, before)
+    if scope is None and (api_version, kind) != _OVERLAY:
+        return other_kind_report(document, api_version, kind)
+    report = _checked_overlay(without_nulls(document)) if scope is None else _checked(document, scope, before)
+    return with_one_placeholder_line(report, document)
 
 
 def scope_of(api_version: str, kind: str) -> Scope | None:
@@ -165,41 +180,132 @@ def read(document: Plain) -> tuple[Kind[Any], KubeObject]:
 
 def validate_nodepool(pool: NodePool) -> tuple[Fault, ...]:
     """The faults of a NodePool from the API server, whichever version it was written in."""
-    document = codec.to_plain(NODE_POOL, pool)
+    document: Plain = {**codec.to_plain(NODE_POOL, pool), "status": None}  # written by controllers
+    document["spec"]["template"]["spec"].setdefault("requirements", [])  # an older CRD did not require them
+    for field, value, _ in spelled_fields(document):
+        document = with_value(document, field.spells, value)  # as written, with fields that decoding has skipped
     semantic_faults = list(semantics.pool_faults(document))
     # The API server does not record which version an object was written in, so the rules of either version suffice.
-    found = [examine(schema_of(Scope("NodePool", version)), document).faults for version in ("v1", "v1beta1")]
-    return _unique(_combined(found[0] if all(found) else (), semantic_faults))
+    schemas = [strict_schema_of(Scope("NodePool", version)) for version in ("v1", "v1beta1")]
+    findings = [examine(schema, with_defaults(schema, counts_as_text(document))) for schema in schemas]
+    found = findings[0].faults if all(each.faults for each in findings) else []
+    unknown = unknown_fields(findings[0], schemas[0])
+    faults = _combined(found, [*semantic_faults, *_annotation_faults(unknown, document)])
+    return _unique([locate_fault(fault, document) for fault in faults])
+
+
+def _annotation_faults(unknown: Iterable[Fault], document: Plain) -> Iterator[Fault]:
+    """Unknown fields in annotations: the API server does not drop them, so a typo would stay unnoticed."""
+    for fault in unknown:
+        if locate_fault(fault, document) is not fault:
+            yield fault._replace(problem="is not a field here")
 
 
 def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
-    schema, known = schema_of(scope), without_nulls(document)
-    filled = with_defaults(schema, known)
+    schema, written = strict_schema_of(scope), without_nulls(document)
+    known = counts_as_text(written) if scope == _OLD_POOL else written
+    annotation_faults: tuple[Fault, ...] = ()
+    merged, filled = known, with_defaults(schema, known)
+    if scope.kind == "NodePool":
+        merged, _ = merge_annotations(known, codec.convert)
+        filled, annotation_faults = merge_annotations(filled, codec.convert)
+        filled = with_defaults(schema, filled)
     found = examine(schema, filled) if before is None else examine(schema, filled, with_defaults(schema, before))
-    faults = _combined(found.faults, [*semantics.metadata_faults(known), *_SEMANTIC_FAULTS[scope.kind](known)])
+    unknown = [each for each in unknown_fields(found, schema) if not _in_status(each)]
+    semantic_faults = [*semantics.metadata_faults(known), *_beyond_schema(merged, scope)]
+    semantic_faults += [*annotation_faults, *_annotation_faults(unknown, known)]
+    schema_faults = [each for each in found.faults if not _in_status(each)]
+    faults = [locate_fault(fault, known) for fault in _combined(schema_faults, semantic_faults)]
     if not faults:
-        value = _decoded(document, scope)
+        value = _decoded(known, scope)
         faults.extend(value.faults if isinstance(value, UnreadableObject) else ())
-    warnings = [*unknown_fields(found, schema), *_namespace_warnings(known)]
-    if not faults and scope.kind == "NodePool":
-        warnings.extend(_nodepool_warnings(known, scope))
-    if not faults and scope.kind == "EC2NodeClass":
-        warnings.extend(placeholder_warnings(known))
+    warnings = [each for each in unknown if locate_fault(each, known) is each]
+    warnings += [*_namespace_warnings(known), *_count_warnings(written, known)]
+    if scope.kind == "NodePool":
+        warnings.extend(_nodepool_warnings(known, scope, faults))
     metadata = known.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     return Report(scope.kind, str(name), _unique(faults), tuple(warnings))
 
 
+def _in_status(fault: Fault) -> bool:
+    """Whether it is about the status, which the API server does not take from a manifest."""
+    return fault.path.partition(".")[0] == "status"
+
+
+def _beyond_schema(document: Plain, scope: Scope) -> Iterator[Fault]:
+    find = _SEMANTIC_FAULTS.get(scope.kind)
+    return find(document) if find is not None else iter(())
+
+
 def _decoded(document: Plain, scope: Scope) -> KubeObject | UnreadableObject:
-    return codec.from_plain(KINDS[scope], with_defaults(schema_of(scope), document))
+    return codec.from_plain(KINDS[scope], as_stored(scope, without_nulls(document)))
 
 
-def _nodepool_warnings(document: Plain, scope: Scope) -> Iterator[Fault]:
-    pool = _decoded(document, scope)
-    assert isinstance(pool, NodePool)
-    yield from pool_warnings(pool)
-    if scope.version == "v1":
-        yield from old_spelling_warnings(document)
+_OLD_POOL = Scope("NodePool", "v1beta1")
+
+
+def counts_as_text(pool: Plain) -> Plain:
+    """A NodePool with numbers in budgets as text. The CRD accepts only text, because Karpenter cannot read a number."""
+    filled = deepcopy(pool)
+    for _, budget in _all_budgets(filled):
+        if isinstance(budget.get("nodes"), int) and not isinstance(budget["nodes"], bool):
+            budget["nodes"] = str(budget["nodes"])
+    return filled
+
+
+def _all_budgets(pool: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    disruption = _inner(pool, "spec", "disruption")
+    return semantics.budgets_of(disruption if isinstance(disruption, dict) else {})
+
+
+def _count_warnings(written: Plain, known: Plain) -> Iterator[Fault]:
+    """Warn about numbers that were read as text."""
+    for (path, budget), (_, read) in zip(_all_budgets(written), _all_budgets(known), strict=True):
+        if budget.get("nodes") != read.get("nodes"):
+            problem = "is a number: the API server accepts only text, because Karpenter cannot read a number"
+            yield Fault(f"{path}.nodes", problem, budget["nodes"], f'put it in quotes: "{budget["nodes"]}"')
+
+
+_NODE_CLASS_REF = ("spec", "template", "spec", "nodeClassRef")
+_REQUIREMENTS = "spec.template.spec.requirements"
+_REQUIREMENT = re.compile(re.escape(_REQUIREMENTS) + r"\[(\d+)\]")
+
+
+def _nodepool_warnings(document: Plain, scope: Scope, faults: list[Fault]) -> Iterator[Fault]:
+    """Warnings about the parts of a NodePool that have no faults; a faulty requirement hides only its own."""
+    in_requirements = {int(found[1]) for fault in faults if (found := _REQUIREMENT.match(fault.path))}
+    faulty = {fault.path.partition("[")[0] for fault in faults if not _REQUIREMENT.match(fault.path)}
+    sound, kept = _without_requirements(_without(document, faulty), in_requirements)
+    pool = _decoded(sound, scope)
+    if not isinstance(pool, NodePool) or not isinstance(_inner(sound, *_NODE_CLASS_REF), dict):
+        return
+    for warning in (*pool_warnings(pool), *(old_spelling_warnings(sound) if scope.version == "v1" else ())):
+        place = warning.path.partition("[")[0]
+        if not any(place.startswith(path) or path.startswith(place) for path in faulty):
+            written = _REQUIREMENT.sub(lambda found: f"{_REQUIREMENTS}[{kept[int(found[1])]}]", warning.path)
+            yield warning._replace(path=written)
+
+
+def _without_requirements(document: Plain, faulty: set[int]) -> tuple[Plain, list[int]]:
+    """The NodePool without these requirements, and the position that each of the others has in the manifest."""
+    spec = _inner(document, *_REQUIREMENTS.split(".")[:-1])
+    given = spec.get("requirements") if isinstance(spec, dict) else None
+    if not isinstance(given, list):
+        return document, []
+    kept = [index for index in range(len(given)) if index not in faulty]
+    spec["requirements"] = [given[index] for index in kept]
+    return document, kept
+
+
+def _without(document: Plain, paths: Iterable[str]) -> Plain:
+    copy = deepcopy(document)
+    for path in paths:
+        *parents, name = path.split(".")
+        holder = _inner(copy, *parents)
+        if isinstance(holder, dict):
+            holder.pop(name, None)
+    return copy
 
 
 def _namespace_warnings(document: Plain) -> Iterator[Fault]:
@@ -218,9 +324,15 @@ def _missing_type_faults(document: Plain) -> Iterator[Fault]:
 
 def _combined(schema: Iterable[Fault], semantic_faults: Iterable[Fault]) -> list[Fault]:
     """Schema faults, then the others, without those at the path of a schema fault."""
-    faults = list(schema)
+    others = list(semantic_faults)
+    better = [fault.path for fault in others if "label domain" in fault.problem]  # with a suggestion
+    faults = [
+        each
+        for each in schema
+        if "label domain" not in each.problem or not any(path.startswith(each.path) for path in better)
+    ]
     reported = {fault.path for fault in faults}
-    return [*faults, *(fault for fault in semantic_faults if fault.path not in reported)]
+    return [*faults, *(fault for fault in others if fault.path not in reported)]
 
 
 def _unique(faults: list[Fault]) -> tuple[Fault, ...]:

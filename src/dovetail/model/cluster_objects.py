@@ -1,8 +1,12 @@
 """Kubernetes objects that decisions read besides pods, nodes and volumes.
 
-DaemonSets, PodDisruptionBudgets, PriorityClasses, Leases, Events, ConfigMaps and Namespaces, each with only the fields
-that Dovetail reads or writes.
+DaemonSets, PodDisruptionBudgets, PriorityClasses, Leases, Events, ConfigMaps, Namespaces and
+CustomResourceDefinitions, each with only the fields that Dovetail reads or writes.
 """
+
+from collections.abc import Mapping
+
+import msgspec
 
 from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject, LabelSelector
 from dovetail.model.pod import PodTemplate
@@ -46,6 +50,31 @@ class PodDisruptionBudget(KubeObject, frozen=True, kw_only=True):
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class CrdSchema(ApiStruct, frozen=True, kw_only=True):
+    """The schema of one version of a custom resource."""
+
+    open_api_v3_schema: Mapping[str, object] = msgspec.field(default_factory=dict, name="openAPIV3Schema")
+
+
+class CrdVersion(ApiStruct, frozen=True, kw_only=True):
+    """One version of a custom resource."""
+
+    name: str
+    schema: CrdSchema = CrdSchema()
+
+
+class CrdSpec(ApiStruct, frozen=True, kw_only=True):
+    """The versions of a custom resource."""
+
+    versions: tuple[CrdVersion, ...] = ()
+
+
+class CustomResourceDefinition(KubeObject, frozen=True, kw_only=True):
+    """A CustomResourceDefinition: `run` reads that of NodePools, to know which fields it has."""
+
+    spec: CrdSpec = CrdSpec()
 
 
 class PriorityClass(KubeObject, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ class ConditionList:
 
     def set(self, *verdicts: ConditionVerdict) -> tuple[Condition, ...]:
         """The list with these values set and `Ready` updated."""
-        by_type = {condition.type: condition for condition in self.conditions}
+        by_type = {condition.type: self._timed(condition) for condition in self.conditions}
         for dependent in self.dependents:
             if dependent not in by_type:
                 by_type[dependent] = self._awaiting(dependent)
@@ -78,6 +78,12 @@ class ConditionList:
         if self.dependents:
             by_type[READY] = self._written(self._root(by_type), by_type.get(READY) or self._awaiting(READY))
         return tuple(by_type.values())
+
+    def _timed(self, condition: Condition) -> Condition:
+        """The condition with a transition time, which older CRDs did not require."""
+        if condition.last_transition_time is not None:
+            return condition
+        return msgspec.structs.replace(condition, last_transition_time=self.created_at or self.now)
 
     def _awaiting(self, kind: str) -> Condition:
         return Condition(
@@ -122,9 +128,11 @@ def _reason(text: str) -> str:
 def condition_document(condition: Condition) -> dict[str, Any]:
     """The condition as JSON data, which the caller must not change.
 
-    Karpenter's CRDs require a reason and a message, so empty ones are written too.
+    Karpenter's CRDs require a reason and a message, so empty ones are written too. They reject the whole list if one
+    entry is wrong, so entries that another program wrote are corrected.
     """
-    required = {"reason": condition.reason or condition.type, "message": condition.message}
+    reason, message = _reason(condition.reason) or condition.type, condition.message[:_LONGEST_MESSAGE]
+    required = {"reason": reason, "message": message}
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(condition))
     return {**found, **required, "observedGeneration": condition.observed_generation}
 

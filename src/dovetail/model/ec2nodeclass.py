@@ -2,6 +2,8 @@
 
 `spec` is what users write, `status` what it was resolved to: subnets, security groups, AMIs, capacity reservations and
 the instance profile. Objects of v1 and v1beta1 become the same value. Nothing here calls AWS.
+
+A hashed field that was not written differs from an empty one (None, `ABSENT_LIST`, `ABSENT_MAP`), as in Karpenter.
 """
 
 from collections.abc import Mapping
@@ -9,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject
-from dovetail.model.nodepool import NodeRequirement
+from dovetail.model.nodepool import ABSENT_LIST, ABSENT_MAP, NodeRequirement
 
 GROUP = "karpenter.k8s.aws"
 NODE_CLASS_KIND = "EC2NodeClass"
@@ -94,8 +96,8 @@ class BlockDevice(ApiStruct, frozen=True, kw_only=True):
     delete_on_termination: bool | None = None
     encrypted: bool | None = None
     iops: int | None = None
-    kms_key_id: str = msgspec.field(default="", name="kmsKeyID")
-    snapshot_id: str = msgspec.field(default="", name="snapshotID")
+    kms_key_id: str | None = msgspec.field(default=None, name="kmsKeyID")
+    snapshot_id: str | None = msgspec.field(default=None, name="snapshotID")
     throughput: int | None = None
     volume_initialization_rate: int | None = None
     volume_size: str = ""
@@ -105,7 +107,7 @@ class BlockDevice(ApiStruct, frozen=True, kw_only=True):
 class BlockDeviceMapping(ApiStruct, frozen=True, kw_only=True):
     """A volume and the device it appears as."""
 
-    device_name: str = ""
+    device_name: str | None = None
     ebs: BlockDevice | None = None
     root_volume: bool = False
 
@@ -139,15 +141,15 @@ class EC2NodeClassSpec(ApiStruct, frozen=True, kw_only=True):
     role: str = ""
     instance_profile: str = ""
     user_data: str | None = None
-    tags: Mapping[str, str] = {}
+    tags: Mapping[str, str] = ABSENT_MAP
     kubelet: Mapping[str, object] | None = None
-    block_device_mappings: tuple[BlockDeviceMapping, ...] = ()
+    block_device_mappings: tuple[BlockDeviceMapping, ...] = ABSENT_LIST
     instance_store_policy: str = ""
-    network_interfaces: tuple[NetworkInterface, ...] = ()
+    network_interfaces: tuple[NetworkInterface, ...] = ABSENT_LIST
     metadata_options: MetadataOptions | None = None
     associate_public_ip_address: bool | None = msgspec.field(default=None, name="associatePublicIPAddress")
     detailed_monitoring: bool | None = None
-    context: str = ""
+    context: str | None = None
     connection_tracking: Mapping[str, object] | None = None
     cpu_options: Mapping[str, object] | None = None
     ip_prefix_count: int | None = None

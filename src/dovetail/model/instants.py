@@ -42,6 +42,14 @@ def stamp(instant: datetime) -> str:
     return to_utc(instant).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
+def moment(instant: datetime, now: datetime) -> str:
+    """A time for people, in UTC: without the date if it is today, without seconds if they are zero."""
+    clock = f"{instant:%H:%M}" if instant.second == 0 else f"{instant:%H:%M:%S}"
+    if instant.date() == now.date():
+        return f"{clock} UTC"
+    return f"{instant:%a %d %b} {clock} UTC" if instant.year == now.year else f"{instant:%d %b %Y} {clock} UTC"
+
+
 def seconds(number: int) -> timedelta:
     """A span of that many seconds, at most the longest timedelta."""
     try:

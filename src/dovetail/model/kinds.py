@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from dovetail.model.cluster_objects import (
     ConfigMap,
+    CustomResourceDefinition,
     DaemonSet,
     Event,
     Lease,
@@ -65,6 +66,9 @@ STORAGE_CLASS = Kind(StorageClass, "StorageClass", "storageclasses", "storage.k8
 CSI_NODE = Kind(CSINode, "CSINode", "csinodes", "storage.k8s.io")
 VOLUME_ATTACHMENT = Kind(VolumeAttachment, "VolumeAttachment", "volumeattachments", "storage.k8s.io")
 LEASE = Kind(Lease, "Lease", "leases", "coordination.k8s.io", namespaced=True)
+CUSTOM_RESOURCE_DEFINITION = Kind(
+    CustomResourceDefinition, "CustomResourceDefinition", "customresourcedefinitions", "apiextensions.k8s.io"
+)
 NODE_POOL = Kind(NodePool, "NodePool", "nodepools", "karpenter.sh")
 NODE_CLAIM = Kind(NodeClaim, "NodeClaim", "nodeclaims", "karpenter.sh")
 KWOK_NODE_CLASS = Kind(KWOKNodeClass, "KWOKNodeClass", "kwoknodeclasses", "karpenter.kwok.sh", "v1alpha1")

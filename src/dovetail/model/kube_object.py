@@ -152,6 +152,7 @@ class Fault(NamedTuple):
     problem: str
     value: object = None
     remedy: str = ""
+    fix: object = None  # a valid value for the field, if one can be derived from the given one
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f" (got {self.value!r})"

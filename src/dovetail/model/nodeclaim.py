@@ -13,7 +13,7 @@ from dovetail.model.conditions import find
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.nodepool import NodeClassRef, NodeRequirement, read_requirements
+from dovetail.model.nodepool import ABSENT_REQUIREMENTS, NodeClassRef, NodeRequirement, read_requirements
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
@@ -44,7 +44,7 @@ class NodeClaimSpec(ApiStruct, frozen=True, kw_only=True):
 
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
-    requirements: tuple[NodeRequirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ABSENT_REQUIREMENTS
     resources: ClaimResources = ClaimResources()
     node_class_ref: NodeClassRef = NodeClassRef()
     termination_grace_period: Duration | None = None

@@ -12,6 +12,7 @@ an entry governs a reason does not depend on whether one of its windows is open.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,7 @@ from dovetail.model.taints import Taint
 DEFAULT_EXPIRE_AFTER = Delay.parse("720h")
 
 
-class _AbsentList(tuple[Taint, ...]):
+class _AbsentList(tuple[Any, ...]):
     """An empty list that was not written."""
 
     __slots__ = ()
@@ -38,9 +39,16 @@ class _AbsentMap(dict[str, str]):
     """An empty map that was not written."""
 
 
+class _AbsentRequirements(tuple["NodeRequirement", ...]):
+    """No requirements, and none written: an empty list is written as such, because the CRD requires the field."""
+
+    __slots__ = ()
+
+
 ABSENT_LIST = _AbsentList()
+ABSENT_REQUIREMENTS = _AbsentRequirements()
 ABSENT_MAP = _AbsentMap()
-"""Values of template fields that were not written: Karpenter's hash tells them from `[]` and `{}`."""
+"""Values of hashed fields that were not written: Karpenter's hash tells them from `[]` and `{}`."""
 POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
@@ -56,6 +64,11 @@ class NodeClassRef(ApiStruct, frozen=True, kw_only=True):
     def api_group(self) -> str:
         """The API group, from either field."""
         return self.group or self.api_version.partition("/")[0]
+
+    @property
+    def as_v1(self) -> "NodeClassRef":
+        """The reference with its group, which v1 requires."""
+        return NodeClassRef(group=self.api_group, kind=self.kind, name=self.name)
 
     @property
     def label(self) -> str:
@@ -83,7 +96,7 @@ class NodeClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
 
     taints: tuple[Taint, ...] = ABSENT_LIST
     startup_taints: tuple[Taint, ...] = ABSENT_LIST
-    requirements: tuple[NodeRequirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ABSENT_REQUIREMENTS
     node_class_ref: NodeClassRef = NodeClassRef()
     termination_grace_period: Duration | None = None
     expire_after: Delay | None = None
@@ -193,12 +206,10 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
     def hard_expire_after(self) -> Delay:
         """The age at which a node is deleted regardless of budgets and protections.
 
-        Defaults to 720h, or to Never if a soft expiration is set.
+        The CRD writes 720h where nothing is written, so 720h does not count where a soft expiration is set.
         """
-        written = self.spec.template.spec.expire_after
-        if written is not None:
-            return written
-        return NEVER if self.soft_expiration else DEFAULT_EXPIRE_AFTER
+        written = self.spec.template.spec.expire_after or DEFAULT_EXPIRE_AFTER
+        return NEVER if written == DEFAULT_EXPIRE_AFTER and self.soft_expiration else written
 
     @property
     def soft_expiration(self) -> bool:

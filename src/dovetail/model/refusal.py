@@ -31,6 +31,8 @@ class RefusalCode(StrEnum):
     DO_NOT_DISRUPT_NODE = "DoNotDisruptNode"
     NO_NODE_POOL = "NoNodePool"
     NODE_POOL_MISSING = "NodePoolMissing"
+    NO_PROVIDER = "NoProvider"
+    NO_CATALOG = "NoCatalog"
     PAUSED = "Paused"
     # Pods of the node.
     DO_NOT_DISRUPT_POD = "DoNotDisruptPod"
@@ -134,6 +136,28 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     later: bool = False  # not in force yet, but at the time when all other refusals have ended
 
 
+class FailedConstraint(msgspec.Struct, frozen=True, gc=False):
+    """A constraint of a pod in the words of kube-scheduler, and the number of nodes that fail it."""
+
+    reason: str
+    nodes: int
+
+
+class PoolFailure(msgspec.Struct, frozen=True, gc=False):
+    """Why a new node of a NodePool would not accept a pod."""
+
+    nodepool: str
+    reason: str
+
+
+class SchedulingFailure(msgspec.Struct, frozen=True, gc=False):
+    """Why no node accepts a pod: the first filter that each existing node fails, and what excludes new nodes."""
+
+    nodes: int  # existing ones
+    constraints: tuple[FailedConstraint, ...]
+    nodepools: tuple[PoolFailure, ...]
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why something was not done.
 
@@ -157,3 +181,4 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     count: int = 0  # of pods, instance types or launches, depending on the code
     detail: str = ""  # other text: a decoding problem, an exception, the explanation of the solver
     cause: "Refusal | None" = None
+    scheduling: SchedulingFailure | None = None  # of a pod that is unschedulable

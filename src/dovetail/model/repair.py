@@ -5,7 +5,7 @@ tolerated. `GENERAL` has the conditions that all providers share: those of the k
 node-problem-detector with its usual configuration.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -20,6 +20,11 @@ class ProviderRepairPolicy:
     condition_type: str
     status: str
     toleration: timedelta
+    node_class_label: str = ""  # of the nodes it applies to; empty for all
+
+    def applies_to(self, labels: Container[str]) -> bool:
+        """Whether it applies to a node with these labels."""
+        return not self.node_class_label or self.node_class_label in labels
 
 
 _TEN = timedelta(minutes=10)  # the node does not work: wait only for a short interruption to end
@@ -64,7 +69,7 @@ REPAIR_POLICIES_BY_GROUP = {"karpenter.kwok.sh": KWOK, "karpenter.k8s.aws": AWS}
 
 def policies_without_effect(pool: NodePool, statements: Iterable[ProviderRepairPolicy]) -> Iterator[Fault]:
     """Repair policies of a NodePool for conditions that its provider does not report."""
-    reported = sorted({each.condition_type for each in statements})
+    reported = sorted({each.condition_type for each in statements if each.applies_to({pool.node_class_ref.label})})
     for index, policy in enumerate(pool.spec.repair.policies if pool.spec.repair is not None else ()):
         if policy.condition_type not in reported:
             yield Fault(

@@ -241,6 +241,12 @@ class Requirements:
             return self
         return Requirements.of(requirement for each in (self, *others) for requirement in each.values())
 
+    def without_min_values(self) -> "Requirements":
+        """The same requirements without `minValues`."""
+        if all(each.min_values is None for each in self.values()):
+            return self
+        return Requirements({key: msgspec.structs.replace(each, min_values=None) for key, each in self.items()})
+
     def compatible(self, incoming: "Requirements", allow_undefined: frozenset[str] = frozenset()) -> str | None:
         """Why `incoming` cannot be met here, or None. Labels in `allow_undefined` need not be defined here."""
         undefined = [

@@ -240,6 +240,8 @@ class Snapshot:
     nodepools: Mapping[str, NodePool]
     daemon_sets: tuple[DaemonSet, ...]
     catalogs: Mapping[str, tuple[InstanceType, ...]]
+    missing_catalogs: Mapping[str, str] = field(default_factory=dict)
+    """Why the instance types of a NodePool are not known. A NodePool without a provider is neither here nor above."""
     well_known: frozenset[str] = field(default=WELL_KNOWN)
     storage: Storage = field(default_factory=Storage)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -249,6 +251,8 @@ class Snapshot:
     """Names of nodes that pods were recently nominated to; they are not disrupted for a while."""
     pause: str | None = None
     """The value of the annotation that pauses everything, if it is set."""
+    relax_min_values: bool = False
+    """Whether a node may be launched from fewer values than `minValues` of its NodePool (MIN_VALUES_POLICY)."""
     repair_statements: tuple[ProviderRepairPolicy, ...] = ()
     """The node conditions that make a node of this provider unhealthy."""
     unreadable: tuple[UnreadableEntry, ...] = ()
@@ -314,6 +318,11 @@ class Snapshot:
         """The offering that a node was launched from; None if its instance type is not known."""
         type_ = self.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
         return type_.offering_for_labels(node.labels) if type_ is not None else None
+
+    def price_of(self, node: ClusterNode) -> float | None:
+        """Dollars an hour of a node; None if its offering is not in the catalog."""
+        offering = self.offering_of(node)
+        return offering.price if offering is not None else None
 
     def usage(self, pool: str) -> Resources:
         """The total capacity of the nodes of a NodePool that are not being deleted.

@@ -3,7 +3,7 @@
 Karpenter stamps NodePools, node classes and NodeClaims with such hashes, so equal values are needed on both sides of a
 hand-over. The options are Karpenter's: fields with their zero value are left out, and slices are sets.
 
-- Text and numbers: 64-bit FNV-1 of their bytes, numbers in little endian.
+- Text and numbers: 64-bit FNV-1 of their bytes, numbers in little endian, booleans in one byte.
 - Maps: XOR of the hashes of all entries, hashed once more.
 - Slices: XOR of the hashes of all items. Equal items cancel out, as they do in Go.
 - Structs: start with the hash of the type's name; each field is combined by XOR and the result hashed again. The order
@@ -27,8 +27,13 @@ class GoStruct:
     fields: Mapping[str, Union["GoValue", None]]
 
 
-GoValue = str | int | GoStruct | Mapping[str, str] | Sequence[GoStruct]
-"""An int is an int64."""
+class Int32(int):
+    """An int32; an int is an int64."""
+
+    __slots__ = ()
+
+
+GoValue = str | int | GoStruct | Mapping[str, str] | Mapping[str, GoStruct] | Sequence[str] | Sequence[GoStruct]
 
 
 def struct_hash(value: GoValue) -> int:
@@ -36,7 +41,8 @@ def struct_hash(value: GoValue) -> int:
     if isinstance(value, str):
         return _fnv1(value.encode())
     if isinstance(value, int):
-        return _fnv1(value.to_bytes(8, "little", signed=True))
+        size = 1 if isinstance(value, bool) else 4 if isinstance(value, Int32) else 8
+        return _fnv1((value & ((1 << 8 * size) - 1)).to_bytes(size, "little"))
     if isinstance(value, GoStruct):
         return _hash_fields(value)
     if isinstance(value, Mapping):

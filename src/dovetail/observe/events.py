@@ -5,9 +5,9 @@ reasons with a token bucket, and puts the rest into the `EventBacklog`. `run` wr
 burst the controllers' own API calls go first. A notice that is published again within 55 minutes raises the count of
 its event instead of creating another.
 
-The backlog is bounded (8,192) and has two lanes: warnings are written first, each lane in order. When it is full, a
+The backlog is bounded (32,768) and has two lanes: warnings are written first, each lane in order. When it is full, a
 warning displaces the oldest other notice; anything else is dropped. A thousand nodes that terminate at once, with about
-seven notices each, fit. All notices that are not written are counted, and drops are logged.
+fifteen notices each, fit. All notices that are not written are counted, and drops are logged.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class TokenBucket:
         return True
 
 
-BACKLOG_SIZE = 8192
+BACKLOG_SIZE = 32768
 
 Queued = tuple[Notice, datetime]
 
@@ -116,6 +116,11 @@ _RETRY_SECONDS = 1.0  # unless the API server sends Retry-After
 _LOG_DROPS_EVERY = timedelta(minutes=1)
 _EVENT_LIFETIME = timedelta(minutes=55)  # the API server drops an event after an hour
 
+WINDOWS: Mapping[str, timedelta] = {
+    "FailedScheduling": timedelta(minutes=5),
+    "NoCompatibleInstanceTypes": timedelta(minutes=1),
+    "NodeRepairBlocked": timedelta(minutes=15),
+}
 NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
 
 _log = logging.getLogger(__name__)
@@ -126,9 +131,10 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """Deduplication window, size of the backlog, and rates by reason."""
+    """Deduplication windows, size of the backlog, and rates by reason."""
 
     window: timedelta = timedelta(minutes=2)
+    windows: Mapping[str, timedelta] = field(default_factory=lambda: WINDOWS)  # of reasons with another window
     size: int = BACKLOG_SIZE
     rates: Mapping[str, Rate] = field(default_factory=lambda: NOISY)
 
@@ -179,7 +185,8 @@ class EventRecorder:
             return
         now, key = self._clock.now(), _dedupe_key(notice)
         last_at = self._published_at.get(key)
-        if last_at is not None and now - last_at < self._limits.window:
+        window = self._limits.windows.get(notice.reason, self._limits.window)
+        if last_at is not None and now - last_at < window:
             self._count("repeated")
             return
         bucket = self._buckets.get(notice.reason)

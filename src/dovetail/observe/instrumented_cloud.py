@@ -8,7 +8,7 @@ from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.ports.cloud import CloudProvider, CloudWrapper
-from dovetail.ports.errors import InstanceNotFound, WorldError
+from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity, NodeClassNotReady, WorldError
 from dovetail.ports.metrics import Metrics
 
 R = TypeVar("R")
@@ -18,6 +18,12 @@ _CONTROLLERS: Mapping[str, str] = {
     "GarbageCollection.run": "nodeclaim.garbagecollection",
 }
 """Controller labels by task name; reconcilers name their tasks after themselves."""
+_ERRORS: Mapping[type[WorldError], str] = {
+    InsufficientCapacity: "InsufficientCapacityError",
+    InstanceNotFound: "NodeClaimNotFoundError",
+    NodeClassNotReady: "NodeClassNotReadyError",
+}
+"""Error labels as in Karpenter; every other error has an empty label."""
 
 
 class InstrumentedCloud(CloudWrapper):
@@ -58,8 +64,7 @@ class InstrumentedCloud(CloudWrapper):
         try:
             return await call
         except WorldError as error:
-            if not isinstance(error, InstanceNotFound):  # an expected answer
-                self._metrics.count("karpenter_cloudprovider_errors_total", **labels, error=type(error).__name__)
+            self._metrics.count("karpenter_cloudprovider_errors_total", **labels, error=_ERRORS.get(type(error), ""))
             raise
         finally:
             self._metrics.observe("karpenter_cloudprovider_duration_seconds", loop.time() - began, **labels)

@@ -10,15 +10,23 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dovetail.observe.ledger_schema import LedgerUnreadable, connect, prune, write_close, write_open, write_settle
+from dovetail.observe.ledger_schema import (
+    LedgerUnreadable,
+    connect,
+    prune,
+    write_close,
+    write_gone,
+    write_open,
+    write_settle,
+)
 from dovetail.ports.clock import Clock
-from dovetail.ports.ledger import LedgerEnding, LedgerEntry, LedgerHealth
+from dovetail.ports.ledger import LedgerEnding, LedgerEntry, LedgerHealth, LedgerState
 
 QUEUE_SIZE = 10_000
 _BATCH_SIZE = 500
@@ -77,25 +85,36 @@ class _Close:
 
 
 @dataclass(frozen=True, slots=True)
+class _Gone:
+    decision: str
+    nodeclaim: str
+    at: datetime
+
+    def write(self, connection: sqlite3.Connection, _cluster: str) -> None:
+        write_gone(connection, self.decision, self.nodeclaim, self.at)
+
+
+@dataclass(frozen=True, slots=True)
 class _Settle:
-    under_way: frozenset[str]
-    done: frozenset[str]
+    known: LedgerState
     at: datetime
 
     def write(self, connection: sqlite3.Connection, cluster: str) -> None:
-        write_settle(connection, cluster, (self.under_way, self.done), self.at)
+        write_settle(connection, cluster, self.known, self.at)
 
 
-_Write = _Open | _Close | _Settle
+_Write = _Open | _Close | _Gone | _Settle
 
 
 class SqliteLedger:
     """Implements `ports.ledger.Ledger`. Call `start` first, and `stop` to flush the queue."""
 
+    keeps = True
+
     def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Retention | None = None) -> None:
         self.path = path
         self._clock = clock
-        self._cluster = cluster
+        self.cluster = cluster
         self._keep = keep or Retention()
         self._queue: queue.Queue[_Write] = queue.Queue(QUEUE_SIZE)
         self._stopping = threading.Event()
@@ -112,9 +131,13 @@ class SqliteLedger:
         """Queue the ending of a decision."""
         self._enqueue(_Close(decision, ending))
 
-    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
-        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`."""
-        self._enqueue(_Settle(frozenset(under_way), frozenset(done), at))
+    def gone(self, decision: str, nodeclaim: str, at: datetime) -> None:
+        """Queue that a removed node is gone."""
+        self._enqueue(_Gone(decision, nodeclaim, at))
+
+    def settle(self, known: LedgerState, at: datetime) -> None:
+        """Queue the endings of decisions that ended while no controller was running."""
+        self._enqueue(_Settle(known, at))
 
     def health(self) -> LedgerHealth:
         """Return counts, size, and the current failure, if any."""
@@ -194,7 +217,7 @@ class SqliteLedger:
             for write in batch:
                 connection.execute("SAVEPOINT entry")
                 try:
-                    write.write(connection, self._cluster)
+                    write.write(connection, self.cluster)
                 except _ENTRY_ERRORS:
                     log.exception("ledger entry cannot be written")
                     connection.execute("ROLLBACK TO entry")

@@ -199,4 +199,19 @@ def _names(written: str) -> tuple[str, ...]:
 
 def _node(row: Any) -> LedgerNode:
     names = ("nodeclaim", "node", "nodepool", "instance_type", "capacity_type", "zone", "price")
-    return LedgerNode(**{name: row[name] for name in names})
+    known = row.keys()  # files of schema 1 and 2 have fewer
+    return LedgerNode(
+        **{name: row[name] for name in names},
+        used=row["used"] if "used" in known else None,
+        expires_at=parse_instant(row["expires_at"]) if "expires_at" in known else None,
+        gone_at=parse_instant(row["gone_at"]) if "gone_at" in known else None,
+    )
+
+
+def parse_instant(written: str | None) -> datetime | None:
+    """Parse an instant; None if there is none or it is damaged."""
+    try:
+        at = datetime.fromisoformat(written) if written else None
+    except ValueError:
+        return None
+    return at if at is None or at.tzinfo is not None else None

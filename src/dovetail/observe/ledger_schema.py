@@ -18,9 +18,17 @@ from pathlib import Path
 import msgspec
 
 from dovetail.manifest.codec import UNDECODABLE
-from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
+from dovetail.ports.ledger import (
+    Considered,
+    DecisionOutcome,
+    LedgerAction,
+    LedgerEnding,
+    LedgerEntry,
+    LedgerNode,
+    LedgerState,
+)
 
-VERSION = 2
+VERSION = 3
 MAX_POD_NAMES = 200  # names stored per entry; all pods are counted
 MAX_REFUSALS = 200  # refusals stored per entry; all are counted
 MAX_MESSAGE = 400  # characters of a refusal's message
@@ -40,7 +48,8 @@ CREATE TABLE decision (
 CREATE TABLE node (
     decision TEXT NOT NULL REFERENCES decision (id) ON DELETE CASCADE, made INTEGER NOT NULL,
     nodeclaim TEXT NOT NULL, node TEXT NOT NULL, nodepool TEXT NOT NULL, instance_type TEXT NOT NULL,
-    capacity_type TEXT NOT NULL, zone TEXT NOT NULL, price REAL,
+    capacity_type TEXT NOT NULL, zone TEXT NOT NULL, price REAL, used REAL, expires_at TEXT,
+    gone_at TEXT,
     PRIMARY KEY (decision, made, nodeclaim)
 ) STRICT;
 CREATE INDEX decision_at ON decision (at);
@@ -48,6 +57,15 @@ CREATE INDEX decision_open ON decision (cluster) WHERE outcome IS NULL;
 CREATE INDEX node_node ON node (node);
 CREATE INDEX node_nodeclaim ON node (nodeclaim);
 """
+_NOT_GONE = """
+SELECT decision, nodeclaim FROM node JOIN decision AS mine ON mine.id = decision
+WHERE cluster = ? AND act = 'disrupt' AND outcome = 'done'
+AND made = 0 AND gone_at IS NULL AND expires_at IS NOT NULL AND NOT EXISTS (
+    SELECT 1 FROM node AS again JOIN decision AS later ON later.id = again.decision
+    WHERE again.nodeclaim = node.nodeclaim AND again.made = 0 AND later.at > mine.at
+)
+"""
+"""Removed nodes of done commands that are not known to be gone. A command may keep a node that a later one removes."""
 
 
 class LedgerUnreadable(Exception):
@@ -109,8 +127,13 @@ def _migrate(connection: sqlite3.Connection) -> None:
     """Migrate to the current version in one transaction; a second process that waited for it finds it done."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if check_version(connection) < 2:
+        version = check_version(connection)
+        if version < 2:
             connection.execute(_CONSIDERED)
+        if version < 3:
+            connection.execute("ALTER TABLE node ADD COLUMN used REAL")
+            connection.execute("ALTER TABLE node ADD COLUMN expires_at TEXT")
+            connection.execute("ALTER TABLE node ADD COLUMN gone_at TEXT")
         connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.rollback()
@@ -194,7 +217,7 @@ def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnd
 def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode, *, made: bool) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
-        " price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " price, used, expires_at, gone_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             decision,
             int(made),
@@ -205,24 +228,35 @@ def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode,
             node.capacity_type,
             node.zone,
             node.price,
+            node.used,
+            instant(node.expires_at) if node.expires_at is not None else None,
+            instant(node.gone_at) if node.gone_at is not None else None,
         ),
     )
 
 
-def write_settle(
-    connection: sqlite3.Connection, cluster: str, known: tuple[frozenset[str], frozenset[str]], at: datetime
-) -> None:
-    """Close every open decision of the cluster that is not running; `known` are the running and the done ids."""
-    under_way, done = known
+def write_gone(connection: sqlite3.Connection, decision: str, nodeclaim: str, at: datetime) -> None:
+    """Store when a removed node was gone; the first time stays."""
+    connection.execute(
+        "UPDATE node SET gone_at = ? WHERE decision = ? AND nodeclaim = ? AND made = 0 AND gone_at IS NULL",
+        (instant(at), decision, nodeclaim),
+    )
+
+
+def write_settle(connection: sqlite3.Connection, cluster: str, known: LedgerState, at: datetime) -> None:
+    """Close every open decision of the cluster that is not running, and mark nodes that went meanwhile as gone."""
     rows = connection.execute("SELECT id FROM decision WHERE cluster = ? AND outcome IS NULL", (cluster,)).fetchall()
     for (decision,) in rows:
-        if decision in done:
+        if decision in known.done:
             write_close(
                 connection, decision, LedgerEnding(outcome=DecisionOutcome.DONE, at=at, note="seen after a restart")
             )
-        elif decision not in under_way:
+        elif decision not in known.under_way:
             note = "the controller was not running when it ended"
             write_close(connection, decision, LedgerEnding(outcome=DecisionOutcome.UNKNOWN, at=at, note=note))
+    for decision, nodeclaim in connection.execute(_NOT_GONE, (cluster,)).fetchall():
+        if nodeclaim not in known.nodeclaims:
+            write_gone(connection, decision, nodeclaim, at)
 
 
 def prune(connection: sqlite3.Connection, before: datetime, most_bytes: int) -> None:

@@ -7,10 +7,12 @@ log from `WARNING` on.
 
 import json
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, TextIO
+from pathlib import Path
+from typing import Any, Literal, Protocol, TextIO
 
 from dovetail.model.printable import printable, printable_json
 from dovetail.ports.clock import Clock
@@ -68,7 +70,45 @@ class PlainText(logging.Formatter):
         return printable(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
-def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None) -> logging.Handler:
+class LogStream(Protocol):
+    """What log lines are written to."""
+
+    def write(self, text: str, /) -> object:
+        """Write one line."""
+        ...
+
+    def flush(self) -> object:
+        """Write what is buffered."""
+        ...
+
+
+class LogOutputs:
+    """A comma-separated list of stdout, stderr and files as one stream. Files are appended to."""
+
+    def __init__(self, paths: str) -> None:
+        names = [name for part in paths.split(",") if (name := part.strip())] or ["stderr"]
+        standard: Mapping[str, TextIO] = {"stdout": sys.stdout, "stderr": sys.stderr}
+        files = [Path(name) for name in names if name not in standard]
+        self._files = {str(each): each.open("a", encoding="utf-8") for each in files}
+        self._streams = [standard.get(name) or self._files[str(Path(name))] for name in names]
+
+    def write(self, text: str) -> None:
+        """Write to every output."""
+        for each in self._streams:
+            each.write(text)
+
+    def flush(self) -> None:
+        """Flush every output."""
+        for each in self._streams:
+            each.flush()
+
+    def close(self) -> None:
+        """Close the files."""
+        for each in self._files.values():
+            each.close()
+
+
+def configure(settings: LogSettings, stream: LogStream, clock: Clock | None = None) -> logging.Handler:
     """Send log lines to `stream`, in place of the handler of an earlier call."""
     if settings.level not in LEVELS:
         raise ValueError(f"log level {settings.level!r} is unknown; use one of {', '.join(LEVELS)}")
@@ -83,7 +123,7 @@ def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None)
     return handler
 
 
-class _OurHandler(logging.StreamHandler[TextIO]):
+class _OurHandler(logging.StreamHandler[LogStream]):
     """A handler that `configure` installed, and may replace."""
 
 

@@ -4,12 +4,14 @@
 and raises `InstanceNotFound` once the instance is gone, so callers repeat it until then. An instance without a
 NodeClaim is terminated through a NodeClaim that has only a provider id.
 
+`UnusableProvider` names a provider that NodePools refer to but that cannot run, and why.
+
 `NodeClassReconciler` is the optional part of a provider that maintains its node classes. `CloudWrapper` delegates every
 call to another provider, so that a wrapper overrides only what it changes.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dovetail.model.catalog import Instance, InstanceType
@@ -19,7 +21,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
 from dovetail.model.repair import ProviderRepairPolicy
 
-__all__ = ["CloudProvider", "Kept", "NodeClassReconciler", "NodeClassState", "ProviderRepairPolicy"]
+__all__ = ["CloudProvider", "Kept", "NodeClassReconciler", "NodeClassState", "ProviderRepairPolicy", "UnusableProvider"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ class CloudProvider(Protocol):
         ...
 
     @property
-    def node_class_label(self) -> str:
-        """The label of this provider's nodes: `<group>/<lowercase kind>`. Nodes without it are never changed."""
+    def node_class_labels(self) -> frozenset[str]:
+        """The labels of this provider's nodes: `<group>/<lowercase kind>`. Nodes without one are never changed."""
         ...
 
     @property
@@ -99,14 +101,29 @@ class CloudProvider(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableProvider:
+    """A provider that lacks a setting or a package. Objects that refer to its node classes are left alone."""
+
+    name: str
+    node_class_kind: Kind[Any]
+    why: str
+
+    def supports(self, ref: NodeClassRef) -> bool:
+        """Whether node classes of this group and kind belong to the provider; v1beta1 allows to leave both out."""
+        return ref.api_group in ("", self.node_class_kind.group) and ref.kind in ("", self.node_class_kind.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """The result of reconciling a node class: the seconds until the next call, None for only after a change.
 
-    `waiting_for` says what blocks the deletion of a class.
+    `waiting_for` says what blocks the deletion of a class. `shifted_zones` are the zones of the class that a zonal
+    shift excludes: ids by name.
     """
 
     after: float | None
     waiting_for: str = ""
+    shifted_zones: Mapping[str, str] = field(default_factory=dict)
 
 
 class NodeClassReconciler(Protocol):
@@ -143,9 +160,9 @@ class CloudWrapper:
         return self._cloud.well_known_labels
 
     @property
-    def node_class_label(self) -> str:
+    def node_class_labels(self) -> frozenset[str]:
         """Delegate."""
-        return self._cloud.node_class_label
+        return self._cloud.node_class_labels
 
     @property
     def can_drift(self) -> bool:

@@ -42,6 +42,10 @@ class Denied(ApiError):
     """Not authenticated, or not allowed."""
 
 
+class Forbidden(Denied):
+    """Authenticated, but not allowed (403)."""
+
+
 LONGEST_RETRY_AFTER = 30.0
 """Seconds. Upper bound for Retry-After: one bad header must not stop a controller for a day."""
 

@@ -5,7 +5,6 @@ that cannot keep up, or has no disk space, reports it in its health and loses en
 writes are idempotent.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -41,6 +40,9 @@ class LedgerNode:
     capacity_type: str = ""
     zone: str = ""
     price: float | None = None  # per hour; None if unknown
+    used: float | None = None  # share of a launched node that the pods request for which it was launched
+    expires_at: datetime | None = None  # of a removed node; the year 9999 if never, None if unknown
+    gone_at: datetime | None = None  # of a node that a command removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,8 +138,22 @@ class LedgerHealth:
     size: int = 0  # bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerState:
+    """What is known of decisions when a controller starts."""
+
+    under_way: frozenset[str] = frozenset()  # ids of decisions
+    done: frozenset[str] = frozenset()  # ids of decisions
+    nodeclaims: frozenset[str] = frozenset()  # names of all that exist
+
+
 class Ledger(Protocol):
     """A durable record of decisions."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it records anything that lasts."""
+        ...
 
     def open(self, entry: LedgerEntry) -> None:
         """Record a new decision; a known id is ignored."""
@@ -147,8 +163,15 @@ class Ledger(Protocol):
         """Record the ending of a decision; the first ending stays, unless it is `unknown`."""
         ...
 
-    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
-        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`."""
+    def gone(self, decision: str, nodeclaim: str, at: datetime) -> None:
+        """Record that a node that a command removed is gone; the first time stays."""
+        ...
+
+    def settle(self, known: LedgerState, at: datetime) -> None:
+        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`.
+
+        Nodes that a done command removed and whose NodeClaim does not exist are gone.
+        """
         ...
 
     def health(self) -> LedgerHealth:
@@ -159,13 +182,18 @@ class Ledger(Protocol):
 class NoLedger:
     """A ledger that records nothing."""
 
+    keeps = False
+
     def open(self, entry: LedgerEntry) -> None:
         """Discard it."""
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
         """Discard it."""
 
-    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
+    def gone(self, decision: str, nodeclaim: str, at: datetime) -> None:
+        """Discard it."""
+
+    def settle(self, known: LedgerState, at: datetime) -> None:
         """Nothing to settle."""
 
     def health(self) -> LedgerHealth:

@@ -6,6 +6,25 @@ No method waits or, in production, raises. Names are Karpenter's where it has th
 from collections.abc import Mapping
 from typing import Protocol
 
+Row = tuple[str, ...]
+"""The values of all labels of a series, in declared order; or a `LabelText` and the values of the last labels."""
+
+
+class LabelText(str):
+    """Labels in the text format of Prometheus, `a="x",b="y"`: formatted once for an object that has many series."""
+
+    __slots__ = ()
+
+
+def label_text(labels: Mapping[str, str]) -> LabelText:
+    """Format labels. Empty values are left out: to Prometheus an empty label equals a missing one."""
+    return LabelText(",".join(f'{name}="{escape(value)}"' for name, value in labels.items() if value))
+
+
+def escape(value: str) -> str:
+    """Escape a label value."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
 
 class Metrics(Protocol):
     """Counters, durations and gauges."""
@@ -15,11 +34,11 @@ class Metrics(Protocol):
         ...
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Add a value to a histogram."""
+        """Add a value to a histogram or summary."""
         ...
 
-    def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """Set all rows of a gauge: values by label values in declared order. Rows of an earlier call are dropped."""
+    def show(self, name: str, rows: Mapping[Row, float], /) -> None:
+        """Set all rows of a gauge. Rows of an earlier call are dropped."""
         ...
 
 
@@ -32,5 +51,5 @@ class NoMetrics:
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Discard it."""
 
-    def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
+    def show(self, name: str, rows: Mapping[Row, float], /) -> None:
         """Discard it."""

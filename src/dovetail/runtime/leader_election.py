@@ -217,6 +217,11 @@ class ThreadedLeaderElection:
         self._thread_loop = thread_loop
 
     @property
+    def lease_holder(self) -> LeaseHolder:
+        """The Lease and the identity of this candidate."""
+        return self._election.lease_holder
+
+    @property
     def durations(self) -> LeaseDurations:
         """The durations of the Lease."""
         return self._election.durations

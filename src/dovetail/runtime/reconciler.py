@@ -13,6 +13,7 @@ import heapq
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dovetail.ports.errors import Conflict, WorldError
@@ -38,8 +39,20 @@ class RetryBackoff:
 
 
 log = logging.getLogger(__name__)
-ReconcileListener = Callable[[str, str, float], None]
-"""Called with the reconciler's name, how a call ended (success, conflict, error) and how long it took."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileResult:
+    """How one call ended: success, requeue_after (success, due again later), requeue (conflict) or error."""
+
+    name: str
+    outcome: str
+    queued_seconds: float  # from due to started
+    seconds: float
+    unexpected: bool = False  # an error that no port declares
+
+
+ReconcileListener = Callable[[ReconcileResult], None]
 K = TypeVar("K", bound=Hashable)
 MIN_STALE_ENTRIES = 64
 
@@ -58,12 +71,12 @@ class Reconciler(Generic[K]):
     ) -> None:
         self.name = name
         self._reconcile = reconcile
-        self._workers = workers
+        self.workers = workers
         self._first_backoff = first_backoff
         self._backoff_limit = backoff_limit
         self._due: list[tuple[float, int, K]] = []
         self._due_at: dict[K, float] = {}
-        self._running: set[K] = set()
+        self._running: dict[K, tuple[float, float]] = {}  # when it was due, and when it started
         self._requeue_at: dict[K, float] = {}
         self._backoffs: dict[K, RetryBackoff] = {}
         self._sequence = itertools.count()
@@ -76,6 +89,8 @@ class Reconciler(Generic[K]):
         self._dispatch_handle: asyncio.Handle | None = None  # a scheduled `_dispatch`
         self._timer: asyncio.TimerHandle | None = None  # for the first key that is not due yet
         self.on_result: ReconcileListener | None = None
+        self.adds = 0  # keys queued so far
+        self.retries = 0  # failed calls so far
 
     def add(self, key: K, after: float = 0.0) -> None:
         """Queue `key` for that many seconds from now, unless it is queued for an earlier time."""
@@ -83,6 +98,7 @@ class Reconciler(Generic[K]):
         if key in self._running:
             self._requeue_at[key] = min(at, self._requeue_at.get(key, at))
         elif at < self._due_at.get(key, float("inf")):
+            self.adds += 1
             self._due_at[key] = at
             heapq.heappush(self._due, (at, next(self._sequence), key))
             self._compact()
@@ -119,6 +135,10 @@ class Reconciler(Generic[K]):
         """The number of keys that are due and wait for a worker."""
         now = self._now()
         return sum(at <= now for at in self._due_at.values())
+
+    def running_seconds(self) -> list[float]:
+        """How long each call that runs has taken so far."""
+        return [self._now() - started for _, started in self._running.values()]
 
     async def run(self) -> None:
         """Reconcile keys until cancelled."""
@@ -173,18 +193,18 @@ class Reconciler(Generic[K]):
                 heapq.heappop(self._due)  # superseded by an earlier time, or forgotten
             elif at > now:
                 return self._schedule(at)
-            elif not self._idle_workers and self._worker_count == self._workers:
+            elif not self._idle_workers and self._worker_count == self.workers:
                 self._short_of_workers = True
                 return None
             else:
                 heapq.heappop(self._due)
                 del self._due_at[key]
-                self._assign(key)
+                self._assign(key, at, now)
         return None
 
-    def _assign(self, key: K) -> None:
+    def _assign(self, key: K, due_at: float, now: float) -> None:
         assert self._tasks is not None, "keys are assigned only while it runs"
-        self._running.add(key)
+        self._running[key] = due_at, now
         if self._idle_workers:
             self._idle_workers.pop().set_result(key)
         else:
@@ -207,7 +227,7 @@ class Reconciler(Generic[K]):
         try:
             after = await self._attempt(key)
         finally:
-            self._running.discard(key)
+            del self._running[key]
         again = self._requeue_at.pop(key, None)
         if after is not None:
             self.add(key, after)
@@ -215,16 +235,15 @@ class Reconciler(Generic[K]):
             self.add(key, max(0.0, again - self._now()))
 
     async def _attempt(self, key: K) -> float | None:
-        began = self._now()
         try:
             after = await self._reconcile(key)
         except AssertionError:
             raise
         except Conflict:
-            self._report("conflict", began)
+            self._report(key, "requeue")
             return self._failed(key)
         except WorldError as error:
-            self._report("error", began)
+            self._report(key, "error")
             after = max(self._failed(key), getattr(error, "retry_after", None) or 0.0)
             log.warning(
                 "reconcile failed",
@@ -232,19 +251,22 @@ class Reconciler(Generic[K]):
             )
             return after
         except Exception:
-            self._report("error", began)
+            self._report(key, "error", unexpected=True)
             after = self._failed(key)
             log.exception("reconcile broke", extra={"controller": self.name, "object": str(key)})
             return after
-        self._report("success", began)
+        self._report(key, "success" if after is None else "requeue_after")
         self._backoffs.pop(key, None)
         return after
 
-    def _report(self, result: str, began: float) -> None:
+    def _report(self, key: K, outcome: str, *, unexpected: bool = False) -> None:
         if self.on_result is not None:
-            self.on_result(self.name, result, self._now() - began)
+            due_at, started = self._running[key]
+            took, queued = self._now() - started, max(0.0, started - due_at)
+            self.on_result(ReconcileResult(self.name, outcome, queued, took, unexpected))
 
     def _failed(self, key: K) -> float:
         if key not in self._backoffs:
             self._backoffs[key] = RetryBackoff(self._first_backoff, self._backoff_limit)
+        self.retries += 1
         return self._backoffs[key].next()

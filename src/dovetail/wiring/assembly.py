@@ -7,25 +7,28 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from dovetail.cloud.kwok.provider import KwokProvider
-from dovetail.controllers.context import Ports
+from dovetail.controllers.context import Ports, ProviderPorts
 from dovetail.controllers.manager import Manager
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.instrumented_cloud import InstrumentedCloud
 from dovetail.observe.ledger import Retention, SqliteLedger, resolve_ledger_path
+from dovetail.observe.ledger_query import LedgerMissing
+from dovetail.observe.ledger_savings import read_costs
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.ledger import Ledger, NoLedger
+from dovetail.runtime.default_spread import spread_by_default
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.runtime.write_gate import GatedCloud, GatedCluster, WriteGate
 from dovetail.settings import Settings
-from dovetail.wiring.providers import SimulatedCluster, Supplier, build_provider
+from dovetail.wiring.providers import ProviderParts, Providers, SimulatedCluster, Supplier, build_providers, route
 
 if TYPE_CHECKING:
     from dovetail.sim.cloud.provider import SimulatedProvider
@@ -38,7 +41,7 @@ class Assembly:
     """The parts of a controller process."""
 
     cluster: Cluster
-    supplier: Supplier
+    providers: Providers
     recorder: EventRecorder
     manager: Manager
     metrics: PrometheusMetrics
@@ -52,10 +55,17 @@ class Assembly:
                 if not self.dry:
                     tasks.create_task(self._recover(), name="recover")
                     tasks.create_task(self.recorder.run(), name="events")
-                tasks.create_task(self.supplier.run(), name="provider")
+                for parts in self.providers.parts:
+                    tasks.create_task(_run_when_in_use(parts), name="provider")
                 tasks.create_task(self.manager.run(), name="controllers")
         finally:
-            await self.supplier.aclose()
+            await self.providers.aclose()
+
+    @property
+    def supplier(self) -> Supplier:
+        """The only provider."""
+        (parts,) = self.providers.parts
+        return parts.supplier
 
     @property
     def provider(self) -> "SimulatedProvider[KwokProvider]":
@@ -76,12 +86,17 @@ class Assembly:
         backoff = RetryBackoff(first=1.0, limit=60.0)
         while True:
             try:
-                return await self.supplier.recover()
+                return await self.providers.recover()
             except AssertionError:
                 raise
             except Exception as error:  # noqa: BLE001 - the other tasks continue meanwhile
                 log.warning("not recovered yet", extra={"error": str(error) or type(error).__name__})
             await asyncio.sleep(backoff.next())
+
+
+async def _run_when_in_use(parts: ProviderParts) -> None:
+    await parts.ports.in_use.wait()
+    await parts.supplier.run()
 
 
 def assemble(
@@ -92,30 +107,43 @@ def assemble(
     ledger: Ledger | None = None,
 ) -> Assembly:
     """Assemble the parts for a cluster. By default, an undeclared metric is an error."""
-    metrics = metrics or PrometheusMetrics(strict=True)
+    metrics = metrics or PrometheusMetrics(strict=True, now=lambda: clock.now().timestamp())
     gate = WriteGate()
     if settings.dry_run:
         gate.close("dry run")
     else:
         gate.open()
     cloud = cluster.cloud_client() if isinstance(cluster, SimulatedCluster) else None
-    cluster = (OptionalKindsCluster if settings.dry_run else GatedCluster)(cluster, gate)
-    providers = build_provider(cluster, clock, settings, metrics, cloud)
+    cluster = spread_by_default(cluster, settings.scheduler_config)
+    if settings.dry_run or cloud is None:
+        cluster = OptionalKindsCluster(cluster, gate, every_kind=settings.dry_run)
+    else:
+        cluster = GatedCluster(cluster, gate)
+    providers = build_providers(cluster, clock, settings, metrics, cloud)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
-    gated = GatedCloud(providers.supplier, gate)
     seen = not isinstance(metrics, UnseenMetrics)
+
+    def wrapped(each: ProviderPorts) -> ProviderPorts:
+        gated = GatedCloud(each.cloud, gate)
+        return replace(each, cloud=InstrumentedCloud(gated, metrics) if seen else gated)
+
+    provider_ports = tuple(wrapped(each.ports) for each in providers.parts)
     ports = Ports(
         cluster=cluster,
-        cloud=InstrumentedCloud(gated, metrics) if seen else gated,
+        cloud=route(provider_ports),
+        providers=provider_ports,
+        unusable=providers.unusable,
         clock=clock,
         recorder=recorder,
         metrics=metrics,
         ledger=ledger or NoLedger(),
-        interruptions=providers.interruptions,
-        node_classes=providers.nodeclass_reconciler,
         seen=seen,
     )
-    return Assembly(cluster, providers.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
+    manager = Manager(ports, settings)
+    if isinstance(ledger, SqliteLedger):
+        with suppress(LedgerMissing):  # the first start
+            manager.savings.recall(read_costs(ledger.path, ledger.cluster, clock.now()))
+    return Assembly(cluster, providers, recorder, manager, metrics, gate, settings.dry_run)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
-from dovetail.manifest.schema_check import examine, pruned, with_defaults
+from dovetail.manifest.schema_check import as_stored, examine, pruned, with_defaults
 from dovetail.manifest.validation import scope_of
 from dovetail.model.kube_object import Fault
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
@@ -58,7 +58,7 @@ async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = Tr
         finally:
             running.cancel()
             await asyncio.wait([running])
-            await parts.supplier.aclose()
+            await parts.providers.aclose()
         if not running.cancelled() and running.exception() is not None:
             raise RuntimeError("the controllers stopped") from running.exception()
 
@@ -75,7 +75,8 @@ def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
     if before is None or before.get("spec") != after.get("spec"):
         filled: Plain = with_defaults(schema, {**pruned(schema, after), "metadata": after["metadata"]})
         found = examine(schema, filled) if before is None else examine(schema, filled, with_defaults(schema, before))
-        return _accepted(filled, found.faults)
+        stored: Plain = as_stored(scope, _accepted(filled, found.faults))
+        return stored
     if before.get("status") == after.get("status"):
         return after
     status, faults = _changed_status(scope, before.get("status") or {}, after.get("status"))
@@ -112,18 +113,16 @@ def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tupl
     faults: list[Fault] = []
     as_written = True
     types: list[object] = []
+    distinct = "x-kubernetes-list-map-keys" in schema_of(scope)["properties"]["status"]["properties"]["conditions"]
     for index, condition in enumerate(after):
         path, kind = f"status.conditions[{index}]", condition.get("type") if isinstance(condition, dict) else None
         if condition not in before:
             found, unchanged = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
             faults.extend(each._replace(path=each.path.replace(f"status.{_CONDITION}", path, 1)) for each in found)
             as_written = as_written and unchanged
-        if kind in types:
+        if distinct and kind in types:
             faults.append(Fault(path, "is listed twice", kind, "remove one of them"))
         types.append(kind)
-    most = schema_of(scope)["properties"]["status"]["properties"]["conditions"]["maxItems"]
-    if len(after) > most:
-        faults.append(Fault("status.conditions", f"has {len(after)} items; at most {most} are allowed"))
     return tuple(faults), as_written
 
 

@@ -8,10 +8,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import SystemRandom
@@ -20,26 +19,32 @@ from typing import NoReturn
 from uuid import uuid4
 
 from dovetail.controllers.cluster_state import ClusterState
-from dovetail.controllers.context import find_catalogs
+from dovetail.controllers.context import read_catalogs
 from dovetail.controllers.one_shot_snapshot import list_snapshot
 from dovetail.kube.cluster_access import connect, find_access
+from dovetail.kube.cluster_access import open_cluster as connect_to
+from dovetail.kube.kubeconfig import EksContext
 from dovetail.kube.token_review import open_reviewer
 from dovetail.kube.transport import TransportLimits
-from dovetail.model.kube_object import Key
+from dovetail.model.cluster_objects import Lease
+from dovetail.model.kinds import LEASE
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.snapshot import Snapshot
 from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cluster import Cluster
+from dovetail.ports.cloud import CloudProvider, UnusableProvider
+from dovetail.ports.cluster import Cluster, Notice
 from dovetail.ports.token_review import Reviewer
+from dovetail.runtime.default_spread import spread_by_default
 from dovetail.runtime.leader_election import LeaderElection, LeaseHolder, LeaseThread, ThreadedLeaderElection
 from dovetail.runtime.leader_term import Leadership, LeaderTerm
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
 from dovetail.wiring.assembly import Assembly, assemble, open_ledger
-from dovetail.wiring.providers import build_provider
+from dovetail.wiring.providers import build_readers
+from dovetail.wiring.system_clock import SystemClock
 
 
 def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
@@ -48,6 +53,7 @@ def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
     async def refresh() -> None:
         leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
         parts.metrics.show("leader_election_master_status", leads)
+        parts.metrics.count("leader_election_slowpath_total", 0, name=settings.leader_election_name)
         await parts.manager.gauges.refresh()
 
     return Endpoints(
@@ -62,29 +68,23 @@ def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class SystemClock:
-    """The system clock."""
-
-    def now(self) -> datetime:
-        """Return the current time in UTC."""
-        return datetime.now(UTC)
-
-
 @asynccontextmanager
 async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Assembly]:
     """Assemble the controllers for a real cluster."""
     clock = SystemClock()
     limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
-    cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
+    cluster, metrics = await connect(kubeconfig, context, clock, SystemRandom(), limits), PrometheusMetrics()
+    cluster.report_to(metrics)
     try:
-        settings = replace(settings, leader_election_namespace=own_namespace(settings))
-        server = find_access(kubeconfig, context, os.environ).endpoint.server
-        with open_ledger(settings, clock, server) as ledger:
-            parts = assemble(cluster, clock, settings, PrometheusMetrics(), ledger)
+        endpoint = find_access(kubeconfig, context, os.environ).endpoint
+        ca_bundle = settings.cluster_ca_bundle or endpoint.ca_bundle  # as Karpenter finds it
+        settings = replace(settings, leader_election_namespace=own_namespace(settings), cluster_ca_bundle=ca_bundle)
+        with open_ledger(settings, clock, endpoint.server) as ledger:
+            parts = assemble(cluster, clock, settings, metrics, ledger)
             try:
                 yield parts
             finally:
-                await parts.supplier.aclose()
+                await parts.providers.aclose()
     finally:
         await cluster.aclose()
 
@@ -129,12 +129,19 @@ def leader_term(
     async def lead() -> None:
         name = (settings.leader_election_name,)
         parts.metrics.show("leader_election_master_status", {name: 1.0})
+        if isinstance(leadership, ThreadedLeaderElection):
+            parts.recorder.publish(_became_leader(leadership.lease_holder))
         try:
             await parts.run()
         finally:
             parts.metrics.show("leader_election_master_status", {name: 0.0})
 
     return LeaderTerm(parts.gate, lead, stopped, _exit_at_once, leadership)
+
+
+def _became_leader(holder: LeaseHolder) -> Notice:
+    lease = Lease(metadata=ObjectMeta(name=holder.key.name, namespace=holder.key.namespace))
+    return Notice(LEASE, lease, "LeaderElection", f"{holder.identity} became leader")
 
 
 def own_namespace(settings: Settings) -> str:
@@ -163,6 +170,7 @@ class OpenCluster:
 
     cluster: Cluster
     clock: Clock
+    eks: EksContext
 
 
 @asynccontextmanager
@@ -170,9 +178,10 @@ async def open_cluster(kubeconfig: Path | None, context: str | None, settings: S
     """Connect to a real cluster."""
     clock = SystemClock()
     limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
-    cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
+    access = find_access(kubeconfig, context, os.environ)
+    cluster = await connect_to(access, clock, SystemRandom(), limits)
     try:
-        yield OpenCluster(cluster, clock)
+        yield OpenCluster(spread_by_default(cluster, settings.scheduler_config), clock, access.eks)
     finally:
         await cluster.aclose()
 
@@ -180,11 +189,12 @@ async def open_cluster(kubeconfig: Path | None, context: str | None, settings: S
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
     """Read a real cluster once. Needs only permission to get and list; writes nothing."""
     async with open_cluster(kubeconfig, context, settings) as opened:
-        supplier = build_provider(opened.cluster, opened.clock, settings).supplier
+        providers = build_readers(opened.cluster, opened.clock, settings, opened.eks)
         try:
-            return await list_snapshot(opened.cluster, supplier, opened.clock, own_namespace(settings))
+            namespace, unusable = own_namespace(settings), providers.unusable
+            return await list_snapshot(opened.cluster, providers.cloud, opened.clock, namespace, unusable)
         finally:
-            await supplier.aclose()
+            await providers.aclose()
 
 
 @asynccontextmanager
@@ -208,18 +218,25 @@ async def watch_cluster(
     gate = WriteGate()
     gate.close("read-only")
     async with open_cluster(kubeconfig, context, settings) as opened:
-        cluster = OptionalKindsCluster(opened.cluster, gate)
-        supplier = build_provider(cluster, opened.clock, settings).supplier
+        cluster = OptionalKindsCluster(opened.cluster, gate, every_kind=True)
+        providers = build_readers(cluster, opened.clock, settings, opened.eks)
+        cloud = providers.cloud
         try:
             state = ClusterState(
-                cluster, supplier.well_known_labels, own_namespace(settings), settings.watch_stale_after
+                cluster,
+                cloud.well_known_labels,
+                own_namespace(settings),
+                settings.watch_stale_after,
+                relax_min_values=settings.relax_min_values,
             )
-            yield state, partial(snapshot_from_state, state, supplier, opened.clock)
+            yield state, partial(snapshot_from_state, state, cloud, opened.clock, providers.unusable)
         finally:
-            await supplier.aclose()
+            await providers.aclose()
 
 
-async def snapshot_from_state(state: ClusterState, cloud: CloudProvider, clock: Clock) -> Snapshot:
+async def snapshot_from_state(
+    state: ClusterState, cloud: CloudProvider, clock: Clock, unusable: Sequence[UnusableProvider] = ()
+) -> Snapshot:
     """Build a snapshot from the informers and the instance types of the provider."""
-    catalogs = await find_catalogs(cloud, state.nodepools.items.values())
-    return replace(state.snapshot(clock.now(), catalogs), repair_statements=cloud.repair_statements())
+    catalogs, missing = await read_catalogs(cloud, state.nodepools.items.values(), unusable)
+    return replace(state.snapshot(clock.now(), catalogs, missing), repair_statements=cloud.repair_statements())

@@ -1,16 +1,27 @@
-"""Constructs the cloud provider that the settings select, with its interruption sources and NodeClass reconciler."""
+"""Constructs the cloud providers that may act, each with its interruption sources and NodeClass reconciler.
 
-from dataclasses import dataclass
+With `--provider auto` every provider is constructed; which of them acts follows from the nodeClassRefs in the cluster.
+A provider that lacks a setting or a package is then `unusable`: the objects that refer to it are left alone, and the
+others work. A provider that `--provider` names must be usable.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.cloud.kwok.node import build_node
 from dovetail.cloud.kwok.provider import KwokProvider, NodeClassWatch
+from dovetail.cloud.router import CloudRouter
+from dovetail.controllers.context import ProviderPorts
+from dovetail.kube.kubeconfig import NO_EKS, EksContext
+from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
+from dovetail.ports.cloud import CloudProvider, NodeClassReconciler, UnusableProvider
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import CloudError
 from dovetail.ports.interruption import InterruptionSource
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ProviderUnusable(CloudError):
-    """The selected provider lacks a setting or a package; the message names the fix."""
+    """A provider lacks a setting or a package; the message names the fix."""
 
 
 class Supplier(CloudProvider, Protocol):
@@ -42,12 +53,49 @@ class Supplier(CloudProvider, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Providers:
-    """A provider with its interruption sources and NodeClass reconciler."""
+class ProviderParts:
+    """One provider as it is constructed: without the wrappers that gate and measure its calls."""
 
     supplier: Supplier
-    interruptions: tuple[InterruptionSource, ...] = ()
-    nodeclass_reconciler: NodeClassReconciler | None = None
+    ports: ProviderPorts
+
+
+@dataclass(frozen=True)
+class Providers:
+    """The providers that may act, and those that cannot."""
+
+    parts: tuple[ProviderParts, ...]
+    unusable: tuple[UnusableProvider, ...] = ()
+
+    @property
+    def cloud(self) -> CloudProvider:
+        """One provider that routes each call to the right one."""
+        return route([each.ports for each in self.parts])
+
+    async def recover(self) -> None:
+        """Resume the unfinished work of an earlier process."""
+        for each in self.parts:
+            await each.supplier.recover()
+
+    async def aclose(self) -> None:
+        """Release the resources of all providers."""
+        for each in self.parts:
+            await each.supplier.aclose()
+
+
+def route(ports: Sequence[ProviderPorts]) -> CloudProvider:
+    """Return one provider for all; the only one is returned as it is."""
+    return ports[0].cloud if len(ports) == 1 else CloudRouter([each.cloud for each in ports])
+
+
+def require_usable(providers: Providers, pools: Sequence[NodePool]) -> None:
+    """Raise `ProviderUnusable` if no provider can serve any of the NodePools, and one could with other settings."""
+    refs = [pool.node_class_ref for pool in pools]
+    if any(each.supplier.supports(ref) for each in providers.parts for ref in refs):
+        return
+    for unusable in providers.unusable:
+        if any(map(unusable.supports, refs)):
+            raise ProviderUnusable(unusable.why)
 
 
 @runtime_checkable
@@ -59,23 +107,74 @@ class SimulatedCluster(Protocol):
         ...
 
 
-def build_provider(
+def build_providers(
     cluster: Cluster,
     clock: Clock,
     settings: Settings,
     metrics: Metrics | None = None,
     cloud: "CloudClient | None" = None,
 ) -> Providers:
-    """Build the provider that the settings select; `ProviderUnusable` if a setting or package is missing.
+    """Build the providers for controllers; `ProviderUnusable` if the one that `--provider` names cannot run.
 
-    With a simulated cloud, the kwok provider launches instances in it; otherwise its instances are Nodes.
+    With a simulated cloud there is only the kwok provider, which launches its instances in it, unless `--provider`
+    names AWS.
     """
-    if settings.provider == "aws":
+    if cloud is not None and settings.provider != "aws":
+        kwok = build_kwok(cluster, clock, settings)
+        return _selected(_parts(simulated(cloud, kwok), NodeClassWatch(), StagedInterruptions(cluster, clock)))
+
+    def aws() -> ProviderParts:
+        if not settings.cluster_name:
+            raise ProviderUnusable(f"{_FOR_AWS} the name of the EKS cluster; set --cluster-name (CLUSTER_NAME)")
         return _build_aws(cluster, clock, settings, metrics or NoMetrics())
-    kwok = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
-    provider: Supplier = kwok if cloud is None else simulated(cloud, kwok)
-    staged = (StagedInterruptions(cluster, clock),)
-    return Providers(supplier=provider, interruptions=staged, nodeclass_reconciler=NodeClassWatch())
+
+    def kwok_parts() -> ProviderParts:
+        staged = StagedInterruptions(cluster, clock)
+        return _parts(build_kwok(cluster, clock, settings), NodeClassWatch(), staged)
+
+    return _build(settings, kwok_parts, aws)
+
+
+def build_readers(cluster: Cluster, clock: Clock, settings: Settings, eks: EksContext) -> Providers:
+    """Build the providers for a command that only reads instance types and prices.
+
+    AWS needs a region and credentials for that. The region is that of the kubeconfig's EKS cluster, if it names one.
+    """
+    settings = replace(settings, cluster_name=settings.cluster_name or eks.cluster_name)
+    return _build(
+        settings,
+        lambda: _parts(build_kwok(cluster, clock, settings)),
+        lambda: _build_aws(cluster, clock, settings, NoMetrics(), eks),
+    )
+
+
+def _build(
+    settings: Settings, build_kwok: Callable[[], ProviderParts], build_aws: Callable[[], ProviderParts]
+) -> Providers:
+    if settings.provider != "auto":
+        return _selected(build_aws() if settings.provider == "aws" else build_kwok())
+    try:
+        return Providers((build_kwok(), build_aws()))
+    except CloudError as error:
+        return Providers((build_kwok(),), (UnusableProvider("aws", EC2_NODE_CLASS, str(error)),))
+
+
+def _selected(parts: ProviderParts) -> Providers:
+    """Return a single provider, which is in use from the start."""
+    parts.ports.in_use.set()
+    return Providers((parts,))
+
+
+def _parts(
+    supplier: Supplier, node_classes: NodeClassReconciler | None = None, *interruptions: InterruptionSource
+) -> ProviderParts:
+    ports = ProviderPorts(cloud=supplier, node_classes=node_classes, interruptions=interruptions)
+    return ProviderParts(supplier=supplier, ports=ports)
+
+
+def build_kwok(cluster: Cluster, clock: Clock, settings: Settings) -> KwokProvider:
+    """Build the kwok provider with the catalog that the settings select."""
+    return KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
 
 
 def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[KwokProvider]":
@@ -105,19 +204,21 @@ def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[Kw
     return SimulatedProvider(cloud, kwok, choose)
 
 
-def _build_aws(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Providers:
+def _build_aws(
+    cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics, eks: EksContext = NO_EKS
+) -> ProviderParts:
     try:
+        from dovetail.cloud.aws.clients import AwsClients  # noqa: PLC0415 - optional dependency
         from dovetail.cloud.aws.interruption.status_checks import find_sources  # noqa: PLC0415 - optional dependency
         from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - optional dependency
     except ModuleNotFoundError as error:
-        raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error
-    if not settings.cluster_name:
-        raise ProviderUnusable("the aws provider needs the name of the EKS cluster; set --cluster-name (CLUSTER_NAME)")
-    parts = assemble_aws(cluster, clock, settings)
-    if not parts.aws.region:
+        raise ProviderUnusable(f"{_FOR_AWS} {error.name}; pip install 'dovetail[aws]'") from error
+    aws = AwsClients(region=eks.region, profile=eks.profile)
+    aws.metrics = metrics
+    if not aws.region:
         raise ProviderUnusable("no AWS region is known; set AWS_REGION, or a region in the profile")
-    return Providers(
-        supplier=AwsProvider(parts),
-        interruptions=find_sources(parts, metrics),
-        nodeclass_reconciler=parts.nodeclass_reconciler,
-    )
+    parts = assemble_aws(cluster, clock, settings, aws)
+    return _parts(AwsProvider(parts), parts.nodeclass_reconciler, *find_sources(parts, metrics))
+
+
+_FOR_AWS = "NodePools with an EC2NodeClass need"

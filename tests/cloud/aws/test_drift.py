@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from cloud.aws.account import parameter
 from cloud.aws.claims import ON_DEMAND, asked_for, launched_as, types
 from dovetail.cloud.aws.drift import DriftUnknown
-from dovetail.cloud.aws.labels import CLASS_HASH_VERSION
+from dovetail.cloud.aws.instances import instance_id
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
@@ -38,6 +39,7 @@ STATIC = {
     "blockDeviceMappings": lambda _: {"blockDeviceMappings": [VOLUME]},
     "metadataOptions": lambda _: {"metadataOptions": {"httpTokens": "optional"}},
     "kubelet": lambda _: {"kubelet": {"maxPods": 50}},
+    "kubelet, not in Karpenter": lambda _: {"kubelet": {"containerLogMaxSize": "10Mi"}},
     "detailedMonitoring": lambda _: {"detailedMonitoring": True},
     "instanceStorePolicy": lambda _: {"instanceStorePolicy": "RAID0"},
     "associatePublicIPAddress": lambda _: {"associatePublicIPAddress": True},
@@ -46,7 +48,7 @@ STATIC = {
 
 def test_every_field_that_makes_an_instance_is_drift_when_it_changes(live):
     async def story(account):
-        await account.aws.call("iam", "create_role", RoleName=f"{account.name}-other", AssumeRolePolicyDocument="{}")
+        await account.add_role(f"{account.name}-other")
         claim = await grown(account)
         assert await account.provider.drift(claim) == ""
         original = account.node_class()["spec"]
@@ -212,5 +214,47 @@ def test_drift_of_listed_instances_needs_no_request(live):
         for _ in range(50):
             assert await account.provider.drift(claim) == ""
         assert account.proxy.calls.total() == 0
+
+    live(story)
+
+
+def test_a_launch_that_is_found_again_has_the_hashes_of_its_launch(live):
+    async def story(account):
+        claim = await grown(account)
+        first = claim.metadata.annotations[CLASS_HASH]
+        await changed(account, userData="echo")
+        again = await account.provider.launch(claim)
+        assert again.annotations[CLASS_HASH] == first
+        assert await account.provider.drift(launched_as(claim, again)) == "NodeClassDrift"
+
+    live(story)
+
+
+def test_a_launch_with_a_hash_of_another_version_does_not_drift(live):
+    """Its instance was launched by an earlier version of Dovetail, whose tag had no version."""
+
+    async def story(account):
+        claim = await grown(account)
+        resource = {"Resources": [instance_id(claim.provider_id)]}
+        await account.aws.call("ec2", "create_tags", **resource, Tags=[{"Key": CLASS_HASH, "Value": "1"}])
+        await account.aws.call("ec2", "delete_tags", **resource, Tags=[{"Key": CLASS_HASH_VERSION}])
+        again = await account.provider.launch(claim)
+        assert again.annotations[CLASS_HASH] == (await account.read()).metadata.annotations[CLASS_HASH]
+        assert await account.provider.drift(launched_as(claim, again)) == ""
+
+    live(story)
+
+
+def test_a_launch_before_the_class_was_reconciled_has_the_current_hash(live):
+    """A newer Karpenter stamped the class, and it is Ready: launches do not wait for the first reconcile."""
+
+    async def story(account):
+        theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}
+        claim = await grown(account)
+        written = claim.metadata.annotations[CLASS_HASH]
+        await account.world.patch(EC2_NODE_CLASS, CLASS, Patch({"metadata": {"annotations": theirs}}))
+        asked = await asked_for(account, ON_DEMAND, types("m5.large"))
+        made = await account.provider.launch(asked)
+        assert (made.annotations[CLASS_HASH], made.annotations[CLASS_HASH_VERSION]) == (written, "v5")
 
     live(story)

@@ -8,7 +8,7 @@ import pytest
 from cloud.aws.claims import ON_DEMAND, RESERVED, SPOT, asked_for, next_process, requests, types, values, wants
 from cloud.aws.nodes import node_config
 from cloud.aws.proxy import ec2_reply
-from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLASS_HASH
+from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLASS_HASH, CLASS_HASH_VERSION
 from dovetail.model.taints import Taint
 from dovetail.ports.errors import InsufficientCapacity, LaunchFailed
 
@@ -78,7 +78,7 @@ def test_everything_made_is_tagged_so_that_it_is_found_again(ready):
             "karpenter.sh/nodeclaim": asked.name,
             "karpenter.k8s.aws/ec2nodeclass": "default",
             CLAIM_UID_TAG: asked.metadata.uid,
-            CLASS_HASH: made.metadata.annotations[CLASS_HASH],
+            **{name: made.metadata.annotations[name] for name in (CLASS_HASH, CLASS_HASH_VERSION)},
         }
         [request] = requests(account)
         assert set(values(request, ".ResourceType")) == {"instance", "volume", "fleet"}
@@ -128,7 +128,7 @@ def test_connection_tracking_and_context_of_the_class_are_passed_on(ready):
         assert "t2.large" in unsold  # only Nitro keeps track that way
         assert "m5.large" not in unsold
 
-    tracked = {"udpTimeout": "30s", "tcpEstablishedTimeout": 350}
+    tracked = {"udpTimeout": 30, "tcpEstablishedTimeout": 350}
     ready(
         story,
         node_class={"context": "capacity-1", "connectionTracking": tracked},

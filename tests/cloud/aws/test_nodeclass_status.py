@@ -1,10 +1,14 @@
 """Reconciliation of node classes, over HTTP: resolution, conditions and deletion."""
 
+import re
+
 import pytest
 
 from cloud.aws.account import NOON, parameter
 from dovetail.cloud.aws.clients import AwsError
+from dovetail.cloud.aws.drift import NODE_CLASS_DRIFT, static_drift
 from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
+from dovetail.cloud.aws.nodeclass_hash import HASH_ANNOTATIONS, hash_annotations
 from dovetail.model.conditions import find, is_true
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
 from dovetail.model.kube_object import Key, ObjectMeta
@@ -57,7 +61,7 @@ def test_a_second_look_writes_nothing_and_asks_next_to_nothing(live):
         assert account.proxy.calls.total() == 0
         account.clock.pass_(minutes=1)
         await account.kept()
-        assert dict(account.proxy.calls) == {"DescribeSubnets": 1}
+        assert dict(account.proxy.calls) == {"DescribeSubnets": 1, "DescribeImages": 1}
 
     live(story)
 
@@ -112,10 +116,11 @@ def test_a_new_image_behind_the_alias_is_found(live):
 
 def test_images_by_id_name_and_parameter(live):
     async def story(account):
-        account.proxy.parameters["/mine"] = account.images["arm64"]
+        parameter = "/aws/service/mine"  # others need a permission that Karpenter's policy does not have
+        account.proxy.parameters[parameter] = account.images["arm64"]
         name = f"{account.name}-image-*"
         terms_by_name = {
-            "first": [{"id": account.images["x86_64"]}, {"ssmParameter": "/mine"}],
+            "first": [{"id": account.images["x86_64"]}, {"ssmParameter": parameter}],
             "second": [{"name": name, "owner": "self"}],
         }
         for made, terms in terms_by_name.items():
@@ -164,7 +169,7 @@ def test_a_profile_that_was_cut_short_is_finished(live):
         await account.kept()
         name = (await account.read()).status.instance_profile
         found = await account.aws.call("iam", "get_instance_profile", InstanceProfileName=name)
-        assert [role["RoleName"] for role in found["InstanceProfile"]["Roles"]] == [f"{account.name}-role"]
+        assert [role["RoleName"] for role in found["InstanceProfile"]["Roles"]] == [account.role]
         assert account.proxy.calls["CreateInstanceProfile"] == 1
 
     live(story)
@@ -182,7 +187,7 @@ def test_a_new_role_gets_a_new_profile_and_the_unused_one_is_deleted(live):
         await account.create(account.node_class())
         await account.kept()
         first = (await account.read()).status.instance_profile
-        await account.aws.call("iam", "create_role", RoleName="other", AssumeRolePolicyDocument="{}")
+        await account.add_role("other")
         await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "other"}}))
         account.clock.pass_(days=365)
         exists = account.parts.resolvers.profiles._lookup
@@ -201,6 +206,46 @@ def test_a_new_role_gets_a_new_profile_and_the_unused_one_is_deleted(live):
     live(story)
 
 
+def test_the_profile_that_karpenter_made_is_kept_while_it_has_the_role(live):
+    async def story(account):
+        made = await account.create(account.node_class())
+        name, path = f"{account.name}_1234", f"/karpenter/us-east-1/{account.name}/{made.metadata.uid}/"
+        tags = [{"Key": f"kubernetes.io/cluster/{account.name}", "Value": "owned"}]
+        await account.aws.call("iam", "create_instance_profile", InstanceProfileName=name, Path=path, Tags=tags)
+        given = {"InstanceProfileName": name, "RoleName": account.role}
+        await account.aws.call("iam", "add_role_to_instance_profile", **given)
+        theirs = Patch({"status": {"instanceProfile": name}}, subresource="status")
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), theirs)
+        await account.kept()
+        assert (await account.read()).status.instance_profile == name
+        assert account.proxy.calls["CreateInstanceProfile"] == 1  # that of the owner
+        await account.add_role("another")
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "path/another"}}))
+        await account.kept()
+        second = (await account.read()).status.instance_profile
+        assert re.fullmatch(rf"{account.name}_[0-9]+", second)
+        assert second != name
+        found = (await account.aws.call("iam", "get_instance_profile", InstanceProfileName=second))["InstanceProfile"]
+        assert (found["Path"], [role["RoleName"] for role in found["Roles"]]) == (path, ["another"])
+
+    live(story)
+
+
+def test_a_profile_that_the_policy_does_not_let_us_delete_does_not_block_the_class(live, caplog):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        await account.add_role("other")
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "other"}}))
+        account.clock.pass_(days=365)
+        account.proxy.refuse("RemoveRoleFromInstanceProfile", "AccessDenied", status=403)
+        await account.kept([])
+        assert is_true((await account.read()).status.conditions, "InstanceProfileReady")
+        assert "could not delete an unused instance profile" in caplog.text
+
+    live(story)
+
+
 def test_an_idle_hour_costs_what_one_class_costs_whatever_the_cluster(live):
     async def story(account):
         await account.create(account.node_class())
@@ -212,8 +257,8 @@ def test_an_idle_hour_costs_what_one_class_costs_whatever_the_cluster(live):
         assert dict(account.proxy.calls) == {
             "DescribeSubnets": 60,
             "DescribeSecurityGroups": 12,
-            "DescribeImages": 12,
-            "GetParameters": 12,
+            "DescribeImages": 60,
+            "GetParameter": 60,
             "ListInstanceProfiles": 4,
             f"GET /clusters/{account.name}": 4,
         }
@@ -238,19 +283,27 @@ def test_a_deleted_class_waits_for_its_claims_and_leaves_nothing_behind(live):
     live(story)
 
 
-def test_claims_with_another_hash_version_get_the_current_hash_and_do_not_drift(live):
+@pytest.mark.parametrize("version", ["v6", "dovetail-v1"])
+def test_claims_with_another_hash_version_get_the_current_hash_and_do_not_drift(live, version):
+    """Those of a newer Karpenter, and those of an earlier Dovetail."""
+
     async def story(account):
-        await account.create(account.node_class())
-        theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}
+        await account.create(account.node_class(kubelet={"containerLogMaxSize": "10Mi"}))
+        theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: version}
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"metadata": {"annotations": theirs}}))
         old = await account.world.create(NODE_CLAIM, claim(**theirs))
         gone = await account.world.create(NODE_CLAIM, claim("drifted", **theirs))
         drifted = {"status": {"conditions": [{"type": "Drifted", "status": "True"}]}}
         gone = await account.world.patch(NODE_CLAIM, gone.key, Patch(drifted, subresource="status"))
         await account.kept([old, gone])
-        made = (await account.read()).metadata.annotations[CLASS_HASH]
-        for each, fingerprint in ((old, made), (gone, "1")):  # what has drifted already stays so
-            stamped = (await account.world.get(NODE_CLAIM, each.key)).metadata.annotations
-            assert (stamped[CLASS_HASH], stamped[CLASS_HASH_VERSION]) == (fingerprint, "dovetail-v1")
+        node_class = await account.read()
+        hashes = [node_class.metadata.annotations[name] for name in HASH_ANNOTATIONS]
+        assert hashes == list(hash_annotations(node_class, "").values())
+        old, gone = [await account.world.get(NODE_CLAIM, each.key) for each in (old, gone)]
+        assert [old.metadata.annotations[name] for name in HASH_ANNOTATIONS] == hashes
+        assert static_drift(old, node_class) == ""
+        assert [gone.metadata.annotations.get(name) for name in HASH_ANNOTATIONS] == ["1", "v5", None]
+        assert static_drift(gone, node_class) == NODE_CLASS_DRIFT  # what has drifted already stays so
 
     live(story)
 
@@ -260,7 +313,7 @@ def test_a_claim_that_is_up_to_date_keeps_its_stamp_when_the_class_changes(live)
         await account.create(account.node_class())
         await account.kept()
         first = (await account.read()).metadata.annotations[CLASS_HASH]
-        mine = await account.world.create(NODE_CLAIM, claim(**{CLASS_HASH: first, CLASS_HASH_VERSION: "dovetail-v1"}))
+        mine = await account.world.create(NODE_CLAIM, claim(**{CLASS_HASH: first, CLASS_HASH_VERSION: "v5"}))
         await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"userData": "echo"}}))
         assert (await account.provider.node_class(REF)).ready.status == "Unknown"
         await account.kept([mine])

@@ -1,4 +1,8 @@
-"""The policy in `deploy/aws` grants exactly what the code requests; policy and template agree."""
+"""Karpenter's policy and the one in `deploy/aws` suffice; the latter grants exactly what the code requests.
+
+Every test on an `Account` checks each request against both policies, with resources and conditions. Here is whether
+that check notices what it should.
+"""
 
 import ast
 import json
@@ -10,9 +14,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cloud.aws.account import REGION
+from cloud.aws.claims import ON_DEMAND, SPOT, asked_for, launched_as, types
+from cloud.aws.iam_policy import KARPENTER_POLICY, Check, read_policy
 from cloud.aws.permissions import DEPLOY, ROOT, actions_by_method, granted, listed, policy
 from dovetail.cloud.aws import clients
 from dovetail.cloud.aws.interruption.sqs import EVENTS
+from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.kube_object import Key
 
 SOURCES = sorted(Path(clients.__file__).parent.rglob("*.py"))
 IMPLIED = {
@@ -50,6 +59,11 @@ def template():
 
 def test_the_policy_grants_what_the_code_asks_for_and_nothing_else():
     assert granted() == asked()
+
+
+def test_karpenters_policy_has_every_action_that_the_code_asks_for():
+    statements = json.loads(KARPENTER_POLICY.read_text())["Statement"]
+    assert asked() <= {action for each in statements for action in listed(each["Action"])}
 
 
 def test_the_policy_is_small_enough_for_iam():
@@ -92,6 +106,99 @@ def test_the_template_passes_the_linter():
 
 
 def test_credentials_come_from_the_default_chain_and_nowhere_else():
-    named = re.compile(r"aws_(access_key|secret|session_token)|AWS_(ACCESS|SECRET)|set_credentials", re.IGNORECASE)
+    named = re.compile(r"aws_(access_key_id\b[^\"]|secret|session_token)|set_credentials", re.IGNORECASE)
     assert [source.name for source in SOURCES if named.search(source.read_text())] == []
     assert not named.search((ROOT / "src" / "dovetail" / "settings.py").read_text())
+
+
+def test_a_whole_life_is_allowed_by_both_policies(live):
+    """Launch on demand and spot with dry runs, terminate, and delete the class with what was made for it."""
+
+    async def story(account):
+        await account.create(account.node_class(tags={"team": "a"}))
+        await account.kept()
+        made = []
+        for capacity_type in (ON_DEMAND, SPOT):
+            claim = await asked_for(account, capacity_type, types("m5.large"))
+            made.append(launched_as(claim, await account.provider.launch(claim)))
+        for claim in made:
+            await account.provider.terminate(claim)
+        await account.world.delete(EC2_NODE_CLASS, Key("", "default"))
+        await account.kept()
+        used = {(action, sid) for policy, action, sid in account.proxy.guard.allowed if policy == "Karpenter"}
+        assert {
+            ("ec2:CreateFleet", "AllowScopedEC2InstanceActionsWithTags"),
+            ("ec2:CreateFleet", "AllowScopedEC2LaunchTemplateAccessActions"),
+            ("ec2:RunInstances", "AllowScopedEC2InstanceActionsWithTags"),
+            ("ec2:CreateTags", "AllowScopedResourceCreationTagging"),
+            ("ec2:TerminateInstances", "AllowScopedDeletion"),
+            ("ec2:DeleteLaunchTemplate", "AllowScopedDeletion"),
+            ("iam:PassRole", "AllowPassingInstanceRole"),
+            ("iam:CreateInstanceProfile", "AllowScopedInstanceProfileCreationActions"),
+            ("iam:DeleteInstanceProfile", "AllowScopedInstanceProfileActions"),
+            ("ssm:GetParameter", "AllowSSMReadActions"),
+        } <= used
+
+    live(story, disable_dry_run=False)
+
+
+DENIED = (
+    ("ec2", "describe_availability_zones", {}),
+    ("iam", "get_role", {"RoleName": "a"}),
+    ("ssm", "get_parameters", {"Names": ["/aws/service/a"]}),
+    ("ssm", "get_parameter", {"Name": "/mine"}),
+    ("iam", "create_instance_profile", {"InstanceProfileName": "untagged"}),
+    ("eks", "describe_cluster", {"name": "another"}),
+)
+
+
+def test_what_karpenters_policy_does_not_allow_is_denied_and_noticed(live):
+    async def story(account):
+        aws, guard = account.parts.aws, account.proxy.guard
+        await account.create(account.node_class())
+        await account.kept()
+        claim = await asked_for(account, ON_DEMAND, types("m5.large"))
+        made = await account.provider.launch(claim)
+        resources = {"Resources": [made.provider_id.rpartition("/")[2]]}
+        one_more = {**resources, "Tags": [{"Key": "team", "Value": "a"}]}
+        gone = {"Resources": resources["Resources"], "Tags": [{"Key": "Name"}]}
+        calls = [("ec2", "create_tags", one_more), ("ec2", "delete_tags", gone), *DENIED]
+        for service, operation, given in calls:
+            guard.denied.clear()
+            with pytest.raises(clients.AwsError) as refused:
+                await aws.call(service, operation, **given)
+            assert refused.value.unauthorized
+            assert "the Karpenter policy denies" in guard.denied[0]
+        guard.denied.clear()
+
+    live(story)
+
+
+CLUSTER = {"aws:ResourceTag/kubernetes.io/cluster/demo": "owned", "aws:ResourceTag/karpenter.sh/nodepool": ""}
+INSTANCE = "arn:aws:ec2:us-east-1:123456789012:instance/i-1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "allowed"),
+    [(["Name", "karpenter.sh/nodeclaim"], "AllowScopedResourceTagging"), (["Name", "team"], ""), ([], "")],
+)
+def test_conditions_on_tags_that_are_added_later(keys, allowed):
+    policy = read_policy(KARPENTER_POLICY, "demo", REGION)
+    owned = CLUSTER if keys else {}
+    assert policy.statement(Check("ec2:CreateTags", INSTANCE, {**owned, "aws:TagKeys": keys})) == allowed
+
+
+@pytest.mark.parametrize(
+    ("context", "allowed"),
+    [
+        (CLUSTER, "AllowScopedDeletion"),
+        ({**CLUSTER, "aws:ResourceTag/kubernetes.io/cluster/demo": "shared"}, ""),
+        ({"aws:ResourceTag/kubernetes.io/cluster/demo": "owned"}, ""),
+        ({}, ""),
+    ],
+)
+def test_conditions_on_tags_of_a_resource(context, allowed):
+    policy = read_policy(KARPENTER_POLICY, "demo", REGION)
+    assert policy.statement(Check("ec2:TerminateInstances", INSTANCE, context)) == allowed
+    assert not policy.allows(Check("ec2:StopInstances", INSTANCE, context))
+    assert not policy.allows(Check("ec2:TerminateInstances", INSTANCE.replace("us-east-1", "us-west-2"), context))

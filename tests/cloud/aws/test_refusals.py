@@ -82,11 +82,15 @@ def test_launch_errors_are_distinguished(ready, whole):
 
 def test_invalid_parameters_are_reported_by_name(ready):
     async def story(account):
+        wrong = Patch({"spec": {"connectionTracking": {"udpTimeout": "a while"}}})
+        with account.world.api.unchecked():
+            account.world.api.patch(("karpenter.k8s.aws", "EC2NodeClass"), Key("", "default"), wrong)
+        await account.kept()
         with pytest.raises(LaunchFailed, match="UdpTimeout") as caught:
             await account.provider.launch(await asked_for(account, ON_DEMAND))
         assert caught.value.reason == "LaunchFailed"
 
-    ready(story, node_class={"connectionTracking": {"udpTimeout": "a while"}})
+    ready(story)
 
 
 def test_without_the_role_for_spot_all_spot_is_left_alone(ready):

@@ -19,7 +19,7 @@ async def disguise(life):
         for each in life.world.values(kind):
             await life.world.patch(kind, each.key, Patch({"metadata": {"annotations": THEIRS}}))
     ids = [each.id for each in await life.instances()]
-    tags = [{"Key": CLAIM_UID_TAG}, {"Key": CLASS_HASH}]
+    tags = [{"Key": name} for name in (CLAIM_UID_TAG, CLASS_HASH, CLASS_HASH_VERSION)]
     await life.account.aws.call("ec2", "delete_tags", Resources=ids, Tags=tags)
 
 

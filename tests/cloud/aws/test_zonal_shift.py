@@ -28,7 +28,10 @@ def test_a_shifted_zone_has_no_available_offerings_until_the_shift_ends(ready):
     async def story(account):
         first, second = sorted((await account.read()).status.subnets, key=lambda subnet: subnet.zone)
         await shift(account, {first.zone_id: 0.0, second.zone_id: 1.0})
+        account.clock.pass_(seconds=30)  # the class was reconciled before
         assert await zones(account) == {second.zone}
+        kept = await account.parts.nodeclass_reconciler.keep(await account.read(), ())
+        assert kept.shifted_zones == {first.zone: first.zone_id}
         with pytest.raises(InsufficientCapacity):
             await account.provider.launch(await asked_for(account, ON_DEMAND, wants(ZONE, first.zone)))
         instance = await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))

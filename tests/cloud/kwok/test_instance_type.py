@@ -71,6 +71,12 @@ def test_a_node_carries_the_labels_karpenters_kwok_gives():
     assert node.status.phase == "Pending"
 
 
+def test_a_required_label_of_a_provider_that_the_type_does_not_have_is_not_put_on_the_node():
+    undefined = "karpenter.k8s.aws/instance-family", "karpenter.kwok.sh/instance-famly"
+    node = node_of(claim("pool-a1", *(requirement(key, "m5") for key in undefined)))
+    assert not set(undefined) & set(node.metadata.labels)
+
+
 def test_capacity_is_that_of_the_type_and_not_of_the_request():
     node = node_of(claim(cpu="1"))
     assert str(node.status.capacity["cpu"]) == "4"

@@ -57,7 +57,10 @@ POOLS = (
     New("a pool without a template", {**pool(), "spec": {}}, "Invalid spec.template"),
     New("a pool without a spec", {name: value for name, value in pool().items() if name != "spec"}, "Invalid spec"),
     New("a pool without a class", pool(template={"nodeClassRef": None}), "Invalid spec.template.spec.nodeClassRef"),
-    New("a pool without requirements", pool(template={"requirements": None}), ""),
+    New(
+        "a pool without requirements", pool(template={"requirements": None}), "Invalid spec.template.spec.requirements"
+    ),
+    New("a number in a budget", budgets({"nodes": 5}), "Invalid spec.disruption.budgets[0].nodes"),
     New("a weight of 0", pool(weight=0), "Invalid spec.weight"),
     New("a weight above 100", pool(weight=101), "Invalid spec.weight"),
     New("a weight that is text", pool(weight="7"), "Invalid spec.weight"),
@@ -120,7 +123,7 @@ POOLS = (
     New("a taint twice", pool(template={"taints": [TAINT, TAINT]}), ""),
     New("an odd limit", pool(limits={"cpu": "much"}), "Invalid spec.limits.cpu"),
     New("an unknown field", pool(colour="red"), ""),
-    New("a name of 64 characters", pool({"name": "p" * 64}), "Invalid metadata.name"),
+    New("a name of 64 characters", pool({"name": "p" * 64}), ""),
     New("a name with capitals", pool({"name": "Pool"}), "Invalid metadata.name"),
     New("a bad label", pool({"labels": {"a": "b c"}}), "Invalid metadata.labels"),
     New("a finalizer without a domain", pool({"finalizers": ["hold"]}), ""),
@@ -189,10 +192,14 @@ CONDITIONS = (
     conditions("two conditions", "", CONDITION, condition(type="Launched")),
     conditions("a condition twice", "Invalid status.conditions[1]", CONDITION, CONDITION),
     conditions("a condition without a type", "Invalid status.conditions[0].type", condition(type=None)),
-    conditions("a condition without a status", "", condition(status=None)),
+    conditions("a condition without a status", "Invalid status.conditions[0].status", condition(status=None)),
     conditions("a condition without a reason", "", condition(reason=None)),
     conditions("a condition without a message", "", condition(message=None)),
-    conditions("a condition without a time", "", condition(lastTransitionTime=None)),
+    conditions(
+        "a condition without a time",
+        "Invalid status.conditions[0].lastTransitionTime",
+        condition(lastTransitionTime=None),
+    ),
     conditions("a condition with an odd status", "Invalid status.conditions[0].status", condition(status="Maybe")),
     conditions("a condition with an odd type", "Invalid status.conditions[0].type", condition(type="a b")),
     conditions(
@@ -209,7 +216,11 @@ CONDITIONS = (
         "Invalid status.conditions[0].observedGeneration",
         condition(observedGeneration=-1),
     ),
-    conditions("an empty condition", "Invalid status.conditions[0].type", {}),
+    conditions(
+        "an empty condition",
+        "Invalid status.conditions[0].lastTransitionTime status.conditions[0].status status.conditions[0].type",
+        {},
+    ),
     conditions(
         "one bad condition of two",
         "Invalid status.conditions[1].status",

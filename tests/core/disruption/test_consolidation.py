@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
-from builders import LARGE, SMALL, instance_type
+from acceptance.fleet import DO_NOT_DISRUPT, ON_DEMAND, cluster, free, running, worker
+from builders import LARGE, NOON, SMALL, instance_type
 from dovetail.core.disruption.planner import plan_disruption
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
 from dovetail.model.labels import ZONE
+from dovetail.model.reason import Reason
 
 
 def replacements(*types):
@@ -44,3 +46,19 @@ def test_a_saving_that_is_a_rounding_error_is_none(policy):
     pool = free(template=ON_DEMAND, consolidationPolicy=policy)
     found = cluster(worker("a", running("web", "a"), type_="m.old"), pools=[pool], types=types)
     assert plan_disruption(found).commands == ()
+
+
+def removed_beside(**fields):
+    """The nodes that go of two: "a" has a pod that tolerates every taint, and protected "b" has room for it."""
+    protected = {"annotations": {DO_NOT_DISRUPT: "true"}}
+    pod = running("web", "a", spec={"tolerations": [{"operator": "Exists"}]})
+    nodes = worker("a", pod), worker("b", metadata=protected, **fields)
+    plan = plan_disruption(cluster(*nodes, pools=[free(template=ON_DEMAND)], types=(LARGE,)))
+    return [each.name for command in plan.commands for each in command.candidates]
+
+
+def test_pods_are_not_moved_to_a_node_that_a_command_removes():
+    """The pod tolerates the taint of that node, and would have to move again minutes later."""
+    record = CommandRecord(id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=0)
+    assert removed_beside() == ["a"]
+    assert removed_beside(claim={"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}) == []

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from acceptance.fleet import cluster, worker
+from acceptance.fleet import cluster, free, worker
 from builders import LARGE, NOON, SMALL, build, node, nodepool, pod, stamped
 from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance
@@ -179,6 +179,17 @@ def test_a_settling_node_is_neither_source_nor_destination():
         cluster(worker("a", pod("x", on="a", cpu="3")), quiet, pools=[open_pool, settle], types=(LARGE,))
     )
     assert moved.commands != ()
+
+
+def test_no_method_disrupts_a_node_of_a_static_pool():
+    """An empty node, a drifted and expired one, and one that runs little."""
+    pool = nodepool(replicas=3, disruption={"expireAfter": "1h", "budgets": [{"nodes": "100%"}]})
+    old = {"annotations": {"karpenter.sh/nodepool-hash": "1", "karpenter.sh/nodepool-hash-version": "v3"}}
+    nodes = (worker("a"), worker("b", pod("x", on="b"), claim={"metadata": old}), worker("c", pod("y", on="c")))
+    plan = plan_disruption(cluster(*nodes, pools=[pool]))
+    assert plan.commands == ()
+    assert "keeps a fixed number of nodes" in wording.message(said(plan, "expiration", "b"))
+    assert plan_disruption(cluster(*nodes, pools=[free(expireAfter="1h")])).commands
 
 
 def test_soft_expiration_comes_first_replaces_first_and_respects_protection():

@@ -7,12 +7,13 @@ import pytest
 from acceptance.fleet import cluster, planned, said, worker
 from builders import NOON, nodepool
 from dovetail.core.disruption.pass_context import PassContext, next_wakeup
-from dovetail.core.explain.budget_calendar import draw_calendar
+from dovetail.core.explain.budget_calendar import AllowedNow, draw_calendar
 from dovetail.core.explain.node import explain_node
 from dovetail.core.explain.nodepool import explain_pool
 from dovetail.model.budget import BudgetWindow
 from dovetail.model.cron import CronSchedule, _last_day_before_gap
 from dovetail.model.duration import Duration
+from dovetail.model.reason import Action
 
 NEVER_CLOSING = [("@yearly", "8784h"), ("@daily", "100000h"), ("@daily", "24h"), ("0 0 29 2 *", "2562047h")]
 LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
@@ -76,3 +77,13 @@ def test_windows_without_a_gap_are_worked_out_once_a_day(schedule, duration, mon
     for minute in range(200):
         assert window(schedule, duration).closes_at(NOON + timedelta(minutes=minute)) is None
     assert len(months) < 2 * 4812
+
+
+def test_what_is_allowed_now_has_the_next_change_of_the_number_and_not_of_a_window():
+    """The window at 13:00 allows as much as the budget that is always in force: the number changes at 18:00."""
+    same = {"nodes": "2", "schedule": "0 13 * * *", "duration": "1h"}
+    closed = {"nodes": "0", "schedule": "0 18 * * *", "duration": "1h", "reasons": ["Drifted"]}
+    pool = nodepool(disruption={"budgets": [{"nodes": "2"}, same, closed]})
+    found = draw_calendar(pool, 10, NOON, 1, NOON).now
+    assert found[Action.DRIFT] == AllowedNow(2, NOON.replace(hour=18), 0)
+    assert found[Action.EMPTINESS] == AllowedNow(2)

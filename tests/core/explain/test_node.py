@@ -17,6 +17,7 @@ from dovetail.core.explain.budget_calendar import Allowed, draw_calendar
 from dovetail.core.explain.node import explain_node
 from dovetail.core.explain.nodepool import explain_pool
 from dovetail.core.explain.pod import explain_pod, find_pod
+from dovetail.core.verdict_wording import pod_waits
 from dovetail.model.budget import BudgetSpec, BudgetWindow, parse_budget
 from dovetail.model.cron import CronSchedule
 from dovetail.model.duration import Duration
@@ -351,7 +352,7 @@ def test_a_pod_on_a_node_has_its_protection_and_budgets():
 def test_a_pod_without_a_node_says_why(waiting, words):
     told = told_of(cluster(worker("a"), pods=[waiting]), "x")
     assert told.node is None
-    assert words in told.waits
+    assert words in pod_waits(told.verdict)
 
 
 def test_an_unreadable_object_of_unknown_place_keeps_every_node_and_is_listed_first():

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from builders import NOON, build, claim, node, pod, stamped
+from builders import NOON, build, claim, node, nodepool, pod, stamped
 from dovetail.core.lifecycle.drain import (
     Tier,
     attached_volumes_message,
@@ -185,7 +185,11 @@ def test_the_grace_period_is_written_once_from_the_deletion_on():
 @pytest.mark.parametrize(("written", "due"), [("720h", timedelta(hours=720)), ("Never", None), (None, None)])
 def test_a_claim_expires_its_lifetime_after_its_creation(written, due):
     spec = {"expireAfter": written} if written else {}
-    assert expires_at(claim(spec=spec)) == (NOON + due if due else None)
+    assert expires_at(claim(spec=spec), nodepool()) == expires_at(claim(spec=spec)) == (NOON + due if due else None)
+
+
+def test_a_claim_of_a_static_pool_does_not_expire_because_nothing_would_replace_it():
+    assert expires_at(claim(spec={"expireAfter": "1h"}), nodepool(replicas=1)) is None
 
 
 def attachment(name, volume="pv", on="n"):

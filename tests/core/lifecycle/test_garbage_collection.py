@@ -7,6 +7,7 @@ import pytest
 from builders import NOON, claim, node, stamped
 from dovetail.core.lifecycle.garbage_collection import (
     Holdings,
+    claims_are_missing,
     has_no_leftovers,
     leaked_instances,
     lost_claims,
@@ -166,3 +167,18 @@ def test_a_node_that_cannot_be_read_keeps_its_claim_and_its_instance():
     hidden = (noded(ready=False),)
     assert lost_claims(Holdings((claimed(),), (), (), hidden_nodes=hidden)) == ()
     assert leaked_instances(Holdings((), (), (instance(),), hidden_nodes=hidden), NOON) == ()
+
+
+@pytest.mark.parametrize(
+    ("holdings", "missing"),
+    [
+        (held([], [], [instance()]), True),
+        (held([], [], [instance(age=1.0)]), True),
+        (held([claimed("another")], [], [instance()]), False),
+        (Holdings((), (), (instance(),), hidden_claims=(claimed("another"),)), False),
+        (held([], [noded()], [instance(terminating=True)]), False),
+        (held(), False),
+    ],
+)
+def test_claims_are_missing_if_there_are_instances_and_no_claim_at_all(holdings, missing):
+    assert claims_are_missing(holdings) is missing

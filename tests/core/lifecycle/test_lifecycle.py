@@ -3,15 +3,22 @@
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from builders import NOON, claim, node, nodepool, pod
 from dovetail.core.lifecycle.nodepool_hash import template_hash
 from dovetail.core.lifecycle.nodepool_status import RegistrationHealth, count, judge_node_class
 from dovetail.core.lifecycle.pod_events import pod_event_at, write_at
-from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
+from dovetail.core.lifecycle.registration import (
+    find_inconsistencies,
+    judge_initialization,
+    judge_liveness,
+    plan_registration,
+)
 from dovetail.core.merge_patches import conditions_patch
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.kube_object import Condition
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 
 LAUNCHED = {"Launched": "True"}
@@ -226,3 +233,20 @@ def test_conditions_are_written_whole_as_the_crds_of_karpenter_require():
         "lastTransitionTime": "2026-01-05T12:00:00Z",
         "observedGeneration": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("requested", "actual", "found"),
+    [("1", "900", 0), ("1", "899", 1), ("1", "0", 1), ("1", "1500", 0), ("0", "0", 0), (None, "0", 0)],
+)
+def test_a_node_needs_nine_tenths_of_the_capacity_of_what_was_requested(requested, actual, found):
+    requests = {"example.com/gpu": Quantity.parse(requested)} if requested is not None else {}
+    wanted = claim()
+    wanted = replace(
+        wanted,
+        spec=replace(wanted.spec, resources=replace(wanted.spec.resources, requests=requests)),
+        status=replace(wanted.status, capacity={"example.com/gpu": Quantity.parse("1000")}),
+    )
+    joined = node()
+    joined = replace(joined, status=replace(joined.status, capacity={"example.com/gpu": Quantity.parse(actual)}))
+    assert len(find_inconsistencies(wanted, joined)) == found

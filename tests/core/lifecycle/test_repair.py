@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOON, build, claim, nodepool, snapshot, stamped
-from dovetail.core.explain.node import explain_repair
+from dovetail.core.explain.repair import explain_repair
 from dovetail.core.lifecycle.repair import Breaker, RepairTerms, find_unhealthy_conditions, read_breaker, symptoms
 from dovetail.core.lifecycle.termination import deadline_patch, read_deadline
 from dovetail.model.kinds import NODE

@@ -1,5 +1,7 @@
 """What is launched for pods that wait."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,8 +11,11 @@ from dovetail.core import wording
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.requirements import Requirements
 from dovetail.model.resources import fits
 from dovetail.model.snapshot import ClusterNode
+
+FAMILY = "karpenter.kwok.sh/instance-family"
 
 
 def types_of(claim: NodeClaim) -> tuple[str, ...]:
@@ -122,7 +127,7 @@ def test_a_pod_that_fits_nowhere_is_refused_with_the_reasons():
     nodes = [*existing, ClusterNode(tainted, None)]
     plan = plan_provisioning(snapshot([pod(cpu="64")], nodes=nodes, pools=[nodepool()]))
     message = wording.message(plan.refusals[0])
-    assert "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint {gpu:NoSchedule}" in message
+    assert "0/3 nodes are available: 1 node(s) had untolerated taint {gpu:NoSchedule}, 2 Insufficient cpu" in message
     assert "nodepool default: no instance type has enough resources" in message
 
 
@@ -195,3 +200,64 @@ def test_law_the_order_pods_are_listed_in_does_not_matter(wanted, random):
     assert plan_provisioning(snapshot(pods, pools=[nodepool()])) == plan_provisioning(
         snapshot(shuffled, pools=[nodepool()])
     )
+
+
+def required(key, *values):
+    return {"requirements": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+@pytest.mark.parametrize("key", ["karpenter.k8s.aws/placement-group-id", "karpenter.k8s.aws/instance-famly"])
+def test_a_label_of_the_provider_that_no_instance_type_has_is_never_promised(key):
+    plan = plan_provisioning(snapshot([pod()], pools=[nodepool(template=required(key, "a"))]))
+    assert plan.launches == ()
+    assert len(plan.refusals) == 1
+
+
+def test_a_label_of_the_provider_that_the_pool_requires_is_left_to_the_instance():
+    typed = replace(LARGE, requirements=LARGE.requirements.add(Requirements.from_labels({FAMILY: "m"})))
+    pool = nodepool(template=required(FAMILY, "m"))
+    plan = plan_provisioning(snapshot([pod()], pools=[pool], types=(typed, SMALL)))
+    (launch,) = plan.launches
+    assert types_of(launch.claim) == (LARGE.name,)
+    assert FAMILY not in launch.claim.metadata.labels
+
+
+def test_a_pod_that_selects_an_unknown_label_of_the_provider_stays_pending_with_the_label_that_was_meant():
+    selector = {"nodeSelector": {"karpenter.k8s.aws/instance-famly": "m5"}}
+    plan = plan_provisioning(snapshot([pod(spec=selector)], pools=[nodepool()]))
+    assert plan.launches == ()
+    (refusal,) = plan.refusals
+    assert "did you mean karpenter.k8s.aws/instance-family?" in wording.message(refusal)
+
+
+FLEXIBLE = {"requirements": [{"key": INSTANCE_TYPE, "operator": "Exists", "minValues": 2}]}
+RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+
+
+def test_min_values_that_are_not_met_refuse_a_pod_unless_they_are_relaxed():
+    """A single type is large enough."""
+    found = snapshot([pod(cpu="8")], pools=[nodepool(template=FLEXIBLE)])
+    assert plan_provisioning(found).launches == ()
+    (launch,) = plan_provisioning(replace(found, relax_min_values=True)).launches
+    assert types_of(launch.claim) == ("m.huge",)
+    assert launch.claim.requirements.get(INSTANCE_TYPE).min_values == 1
+    assert launch.claim.metadata.annotations[RELAXED] == "true"
+
+
+def test_min_values_that_are_met_stay_as_they_are_when_they_may_be_relaxed():
+    found = snapshot([pod(cpu="3")], pools=[nodepool(template=FLEXIBLE)])
+    (strict,), (relaxed,) = (
+        plan_provisioning(replace(found, relax_min_values=each)).launches for each in (False, True)
+    )
+    assert relaxed.claim == strict.claim
+    assert strict.claim.requirements.get(INSTANCE_TYPE).min_values == 2
+    assert RELAXED not in strict.claim.metadata.annotations
+
+
+def test_min_values_of_a_label_that_no_type_has_are_left_out_of_the_claim_when_relaxed():
+    """The schema of a NodeClaim demands at least 1."""
+    wanted = {"requirements": [{"key": "example.com/team", "operator": "Exists", "minValues": 1}]}
+    found = replace(snapshot([pod()], pools=[nodepool(template=wanted)]), relax_min_values=True)
+    (launch,) = plan_provisioning(found).launches
+    assert all(each.min_values is None for each in launch.claim.requirements.values())
+    assert launch.claim.metadata.annotations[RELAXED] == "true"

@@ -2,11 +2,13 @@
 
 import pytest
 
-from builders import ZONES, claim, node, nodepool, pod, snapshot
+from builders import NOON, ZONES, claim, node, nodepool, pod, snapshot
 from dovetail.core import wording
 from dovetail.core.scheduling.solver import solve
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
+from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
 
 WEB = {"labels": {"app": "web"}}
@@ -120,6 +122,32 @@ def test_soft_taints_are_the_last_thing_to_be_tolerated():
     shunned = node_row("a", taints=[{"key": "old", "effect": "PreferNoSchedule"}])
     assert where(solve(snapshot(nodes=[shunned, node_row("b")]), [pod()], []), "web") == "b"
     assert where(solve(snapshot(nodes=[shunned]), [pod()], []), "web") == "a"
+
+
+TOLERANT = {"tolerations": [{"operator": "Exists"}]}
+
+
+def removed_by_a_command(name, *pods):
+    record = CommandRecord(
+        id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=0, method="drift", committed=False
+    )
+    owner = claim(name, metadata={"annotations": {RECORD_ANNOTATION: write_record(record)}})
+    return ClusterNode(node(name), owner, pods)
+
+
+def test_a_node_that_a_command_removes_takes_no_pod_even_if_the_pod_tolerates_its_taint():
+    nodes = [removed_by_a_command("a"), node_row("b", cpu="1")]
+    found = solve(snapshot(nodes=nodes), [pod("first", spec=TOLERANT), pod("second", spec=TOLERANT)], [])
+    assert (where(found, "first"), where(found, "second")) == ("b", None)
+    refusal = wording.message(found.refusals[Key("default", "second")])
+    assert "1 Insufficient cpu, 1 node(s) were being disrupted" in refusal
+
+
+def test_a_pod_of_a_node_that_a_command_removes_is_not_placed_on_that_node():
+    """Without the displaced pod the node looks as if it had room for it."""
+    displaced = pod("displaced", on="a", spec=TOLERANT)
+    found = solve(snapshot(nodes=[removed_by_a_command("a", displaced)], pools=[nodepool()]), [displaced], [nodepool()])
+    assert [len(draft.pods) for draft in found.drafts] == [1]
 
 
 def test_higher_priority_is_placed_first():

@@ -1,4 +1,4 @@
-"""Builds what the e2e suite runs from Go modules, once per machine: the control plane, and Karpenter as a peer.
+"""Builds what the e2e suite runs from Go modules, once per machine: the control plane, Karpenter as a peer, Helm.
 
 The versions are those of the go.mod files in the directories beside this script; go.sum pins every byte. Each of them
 lands in `$DOVETAIL_E2E_CACHE/<key>` (default `~/.cache/dovetail-e2e`). A key follows from its modules and the recipe
@@ -31,7 +31,7 @@ class Component:
 
     name: str
     module: str
-    package: str
+    package: str  # "." is the directory's own program
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +68,15 @@ KARPENTER = Recipe(
     ),
     manifests=("pkg/apis/crds", "kwok/apis/crds"),  # copied into `crds`
 )
-RECIPES = (CONTROL_PLANE, KARPENTER)
+DECODER = Recipe(
+    "the decoder of Karpenter's types",
+    "github.com/aws/karpenter-provider-aws",
+    ("decode",),
+    (Component("decode", "decode", "."),),
+    manifests=("pkg/apis/crds",),
+)
+HELM = Recipe("Helm", "helm.sh/helm/v3", ("helm",), (Component("helm", "helm", "helm.sh/helm/v3/cmd/helm"),))
+RECIPES = (CONTROL_PLANE, KARPENTER, DECODER, HELM)
 
 
 def version(recipe: Recipe = CONTROL_PLANE) -> str:
@@ -87,6 +95,10 @@ def build_flags(component: Component) -> tuple[str, ...]:
         major, minor = release.removeprefix("v").split(".")[:2]
         stamp = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         link += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items()]
+    if component.module == "helm":  # otherwise it renders for Kubernetes v1.20
+        major, minor = version().removeprefix("v").split(".")[:2]
+        stamp = {"pkg/chartutil.k8sVersionMajor": major, "pkg/chartutil.k8sVersionMinor": minor}
+        link += [f"-X helm.sh/helm/v3/{name}={value}" for name, value in stamp.items()]
     return ("-p", "2", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={' '.join(link)}")
 
 
@@ -96,9 +108,9 @@ def cache_key(recipe: Recipe = CONTROL_PLANE) -> str:
     recipe_text = json.dumps([platform.system(), platform.machine(), [*steps, *recipe.manifests]])
     digest = hashlib.sha256(recipe_text.encode())
     for module in recipe.modules:
-        for name in ("go.mod", "go.sum"):
-            digest.update((HERE / module / name).read_bytes())
-    prefix = "" if recipe is CONTROL_PLANE else "karpenter-"
+        for file in sorted((HERE / module).glob("*.go")) + [HERE / module / name for name in ("go.mod", "go.sum")]:
+            digest.update(file.read_bytes())
+    prefix = {CONTROL_PLANE: "", DECODER: "decode-", HELM: "helm-"}.get(recipe, "karpenter-")
     return f"{prefix}{version(recipe)}-{digest.hexdigest()[:12]}"
 
 

@@ -42,8 +42,8 @@ BUGS = (
         id="list-believed-at-once",
         says="A NodeClaim is deleted because a list of instances lacks it, without asking for the instance.",
         file="controllers/garbage_collection.py",
-        before=" and (await self._instance_is_gone(claim) or await self._has_no_node(claim)):\n",
-        after=":\n",
+        before="        if await self._instance_is_gone(claim) or await self._has_no_node(claim):\n",
+        after="        if True:\n",
         tests=("tests/scenarios/test_leaks.py", "tests/scenarios/test_lost_instances.py"),
     ),
     Bug(
@@ -59,11 +59,11 @@ BUGS = (
         says="A failed list of instances counts as an empty list.",
         file="controllers/garbage_collection.py",
         before="""\
-        instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
+        instances = await guarded("nodeclaim.garbagecollection", self._cloud.list)
         if instances is None:
             return False
 """,
-        after='        instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list) or ()\n',
+        after='        instances = await guarded("nodeclaim.garbagecollection", self._cloud.list) or ()\n',
         tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
@@ -76,5 +76,21 @@ BUGS = (
 """,
         after="",
         tests=("tests/controllers/test_guards.py",),
+    ),
+    Bug(
+        id="no-claims-no-instances",
+        says="With no NodeClaim at startup, all instances of the cluster are terminated as leaked.",
+        file="controllers/garbage_collection.py",
+        before="            self._claims_missing = await self._check_first_round(instances)\n",
+        after="            self._claims_missing = False\n",
+        tests=("tests/scenarios/test_leaks.py",),
+    ),
+    Bug(
+        id="one-claim-ends-the-stop",
+        says="A NodeClaim that appears later makes instances from before the start count as leaked.",
+        file="controllers/garbage_collection.py",
+        before="            found = tuple(instance for instance in found if instance.provider_id in self._seen)\n",
+        after="            found = () if not holdings.claims else found\n",
+        tests=("tests/scenarios/test_leaks.py",),
     ),
 )

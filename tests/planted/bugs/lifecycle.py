@@ -39,6 +39,22 @@ BUGS = (
         tests=("tests/scenarios/test_launch_given_up.py", "tests/scenarios/test_late_watches.py"),
     ),
     Bug(
+        id="registration-counted-again",
+        says="Every later write of a registered NodeClaim counts its registration again.",
+        file="controllers/nodeclaim_lifecycle.py",
+        before="        if after.has(REGISTERED) and not before.has(REGISTERED):\n",
+        after="        if after.has(REGISTERED):\n",
+        tests=("tests/scenarios/test_counted_once.py",),
+    ),
+    Bug(
+        id="any-capacity-is-consistent",
+        says="A node with far less capacity than its instance type is not reported.",
+        file="core/lifecycle/registration.py",
+        before="        if amount and expected and actual.number < MINIMUM_CAPACITY * expected.number:\n",
+        after="        if amount and expected and expected.number < MINIMUM_CAPACITY * actual.number:\n",
+        tests=("tests/scenarios/test_consistency.py", "tests/core/lifecycle/test_lifecycle.py"),
+    ),
+    Bug(
         id="registration-never-times-out",
         says="A NodeClaim that was launched and never registers is never deleted.",
         file="core/lifecycle/registration.py",

@@ -119,4 +119,13 @@ BUGS = (
         after="    checked: Command | Refusal = command\n",
         tests=("tests/acceptance/test_validation.py",),
     ),
+    Bug(
+        id="pods-moved-to-disrupted-nodes",
+        says="Pods that tolerate the taint of a command are moved to a node that the command is about to delete.",
+        file="core/scheduling/problem.py",
+        before="        if node.record is not None or self.snapshot.unread_on(node) is not None:\n",
+        after="        if self.snapshot.unread_on(node) is not None:\n",
+        tests=("tests/core/disruption/test_consolidation.py", "tests/core/scheduling/test_solver.py"),
+        seeds=(4982,),
+    ),
 )

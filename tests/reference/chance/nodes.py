@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from dovetail.model.catalog import InstanceType
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
 from dovetail.model.kube_object import Condition, ObjectMeta
 from dovetail.model.labels import (
     ARCH,
@@ -18,6 +21,7 @@ from dovetail.model.labels import (
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
 from dovetail.model.nodepool import NodePool, NodeRequirement
+from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint
 from reference.chance.catalog import STARTUP_TAINT, TAINTS, amounts, requirement
@@ -44,7 +48,7 @@ def some_nodes(dice: Dice, pools: list[NodePool], types: tuple[InstanceType, ...
     if "arrivals" in dice.themes:
         kinds += ["starting", "launched", "unlaunched", "unlaunched"]
     if "departures" in dice.themes:
-        kinds += ["cordoned", "claim deleted", "node deleted", "vanished"]
+        kinds += ["cordoned", "claim deleted", "node deleted", "vanished", "disrupted"]
     return [_node(dice, dice.pick(kinds), _machine(dice, pools, types)) for _ in range(count)]
 
 
@@ -75,7 +79,15 @@ def _node(dice: Dice, kind: str, machine: Machine) -> ClusterNode:
         case "starting":
             return ClusterNode(_starting(dice, machine), _claim(machine, "Registered"))
     node = _ready(dice, machine, cordoned=kind == "cordoned", deleting=kind == "node deleted")
-    return ClusterNode(node, _claim(machine, "Initialized", deleting=kind == "claim deleted"))
+    claim = _claim(machine, "Initialized", deleting=kind == "claim deleted")
+    return ClusterNode(node, _disrupted(claim) if kind == "disrupted" else claim)
+
+
+def _disrupted(claim: NodeClaim) -> NodeClaim:
+    """The claim with the record of a command. Its node has no taint: a pod may tolerate it, or it may be late."""
+    record = CommandRecord(id=claim.name, reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=0)
+    annotations = {RECORD_ANNOTATION: write_record(record)}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def _ready(dice: Dice, machine: Machine, *, cordoned: bool = False, deleting: bool = False) -> Node:

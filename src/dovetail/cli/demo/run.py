@@ -17,8 +17,9 @@ from typing import Any
 from dovetail.cli.demo.decision_feed import Entry, Feed
 from dovetail.cli.demo.scenario import demo_scenario
 from dovetail.cli.simulation.runner import settings_of
-from dovetail.cli.view.printing import counted
+from dovetail.cli.view.printing import counted, document_type, saved
 from dovetail.cloud.kwok.catalog import CATALOGS
+from dovetail.core.savings import saved_dollars
 from dovetail.model.duration import Duration
 from dovetail.model.snapshot import Snapshot
 from dovetail.sim.scenario.document import Scenario
@@ -100,6 +101,7 @@ class Summary:
     seconds: float
     interrupted: bool
     meter: Meter
+    saved: float = 0.0  # dollars that disruption saved
 
     @property
     def virtual_time(self) -> str:
@@ -121,6 +123,7 @@ class Summary:
         meter = self.meter
         waits = {name: round(seconds, 3) for name, seconds in _waits(meter.waits)}
         return {
+            **document_type("DemoSummary"),
             "seed": self.seed,
             "catalog": self.catalog,
             "virtualSeconds": round(self.seconds, 3),
@@ -136,6 +139,7 @@ class Summary:
                 "total": round(self.spent, 4),
                 "averagePerHour": round(self.hourly, 4),
                 "perHourAtEnd": round(meter.hourly, 4),
+                "savedByDisruption": round(self.saved, 4),
             },
             "apiCalls": meter.calls,
         }
@@ -160,6 +164,7 @@ class Summary:
             "cost",
             f"${self.spent:.2f} in total, ${self.hourly:.2f}/h on average, ${meter.hourly:.2f}/h at the end",
         )
+        yield "disruption", f"{saved(self.saved)} in this time"
         yield "API calls", f"{meter.calls:,}"
 
 
@@ -232,7 +237,9 @@ async def _run(
                     pass
                 finally:
                     pacer.stop()
-            return Summary(scenario.seed, scenario.catalog, loop.time(), interrupted.is_set(), meter)
+            savings = parts.manager.savings.savings(world.clock.now())
+            stopped, total = interrupted.is_set(), saved_dollars(savings)
+            return Summary(scenario.seed, scenario.catalog, loop.time(), stopped, meter, total)
 
 
 def snapshot_at(seconds: float, seed: int, catalog: str) -> Snapshot:

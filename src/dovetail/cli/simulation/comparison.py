@@ -13,14 +13,15 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.simulation.report import Report
-from dovetail.cli.simulation.variants import Variant
-from dovetail.cli.view.printing import plain_table, print_document
+from dovetail.cli.simulation.variants import BASELINE, WITHOUT_DISRUPTION, Variant
+from dovetail.cli.view.printing import document_type, dollars, plain_table, print_document
 
 Take = Callable[[Report], float | None]
 
 BETTER_LOW = frozenset({"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"})
 FIGURES: tuple[tuple[str, str, Take], ...] = (
     ("cost", "cost $", lambda report: report["cost"]["total"]),
+    ("saved", "saved $", lambda report: report["savings"]["total"]),
     ("overLowerBound", "over floor %", lambda report: _percent(report["cost"]["overLowerBound"])),
     ("evictions", "evictions", lambda report: report["evictions"]),
     ("disruptions", "nodes disrupted", lambda report: sum(report["disruptions"].values())),
@@ -95,6 +96,21 @@ def legend(rows: Sequence[Row]) -> str:
     return f"Averaged over {seeds} seed{'s' * (seeds > 1)}{chance}; differences are from the first variant"
 
 
+def without_disruption(rows: Sequence[Row]) -> str:
+    """Say what the first variant would have cost without disruption; empty if that was not run."""
+    first = rows[0]
+    wanted = WITHOUT_DISRUPTION if first.name == BASELINE else f"{first.name}, {WITHOUT_DISRUPTION}"
+    found = next((row for row in rows if row.name == wanted), None)
+    if found is None:
+        return ""
+    cost, more = found.figures["cost"] or 0.0, found.differences["cost"] or 0.0
+    difference = f"{dollars(abs(more))} {'more' if more >= 0 else 'less'} than with it"
+    return (
+        f"Without disruption it would have cost {dollars(cost)}, {difference}. "
+        f"Of that, the savings model counts {dollars(first.figures['saved'] or 0.0)}."
+    )
+
+
 def short_names(names: Sequence[str]) -> list[str]:
     """Shorten each setting to the last step of its path, unless two different paths end with the same step."""
     paths = {setting.partition("=")[0] for name in names for setting in name.split(", ") if "=" in setting}
@@ -111,10 +127,11 @@ def short_names(names: Sequence[str]) -> list[str]:
 def as_document(rows: Sequence[Row], variants: Sequence[Variant], reports: Sequence[Report]) -> dict[str, Any]:
     """Build the document: every variant, and every run with the name of its variant."""
     runs = [{"variant": variant.name, **report} for variant, report in zip(variants, reports, strict=True)]
-    return {"variants": [_figures(row) for row in rows], "runs": runs}
+    return {**document_type("SimulationComparison"), "variants": [figures_document(row) for row in rows], "runs": runs}
 
 
-def _figures(row: Row) -> dict[str, Any]:
+def figures_document(row: Row) -> dict[str, Any]:
+    """Build the document of one variant."""
     return {
         "variant": row.name,
         "seeds": list(row.seeds),
@@ -148,10 +165,11 @@ _HEADING, _COLUMN = 20, 24  # widths in the narrow form
 
 def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
     """Print the comparison in an output format."""
-    print_document(document, output, lambda console: _comparison(console, rows))
+    print_document(document, output, lambda console: draw_comparison(console, rows))
 
 
-def _comparison(console: Console, rows: Sequence[Row]) -> None:
+def draw_comparison(console: Console, rows: Sequence[Row]) -> None:
+    """Draw a line for each variant, or a column if the terminal is too narrow."""
     names = short_names([row.name for row in rows])
     table = _lines(rows, names)
     if console.measure(table, options=console.options.update(width=_NO_EDGE)).maximum <= console.width:
@@ -164,6 +182,9 @@ def _comparison(console: Console, rows: Sequence[Row]) -> None:
             console.print()
             console.print(_columns(some, rows))
     console.print()
+    counterfactual = without_disruption(rows)
+    if counterfactual:
+        console.print(Text(counterfactual))
     console.print(Text(f"{legend(rows)}.", style="dim"))
 
 

@@ -5,9 +5,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.comparison import BETTER_LOW, FIGURES, Row, differing, legend, short_names
-from dovetail.cli.simulation.report import Report, budget_use, dollars, length
+from dovetail.cli.simulation.comparison import (
+    BETTER_LOW,
+    FIGURES,
+    Row,
+    differing,
+    legend,
+    short_names,
+    without_disruption,
+)
+from dovetail.cli.simulation.report import Report, budget_use, length
 from dovetail.cli.simulation.variants import BASELINE, Variant
+from dovetail.cli.view.printing import dollars
+from dovetail.cli.view.simulation import savings_text
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
@@ -76,7 +86,8 @@ def _run(report: Report) -> str:
     floor = "not known" if cost["lowerBound"] is None else dollars(cost["lowerBound"])
     over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} above the lower bound)"
     summary = (
-        f"<p>Cost {dollars(cost['total'])}{over}, lower bound {floor}; {report['evictions']:,} evictions; "
+        f"<p>Cost {dollars(cost['total'])}{over}, lower bound {floor}; {html.escape(savings_text(report))}; "
+        f"{report['evictions']:,} evictions; "
         f"{report['nodes']['born']} nodes launched, {report['nodes']['gone']} removed; pods were pending "
         f"{pending['meanSeconds']:g} s on average, p95 {pending['p95Seconds']:g} s. Seed {report['seed']}.</p>"
     )
@@ -184,7 +195,9 @@ def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
     if len(rows) <= OPEN:  # few variants are columns
         cells = [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
         heads = ("Figure", *names)
-    return _table(legend(rows), heads, cells)
+    counterfactual = without_disruption(rows)
+    answer = f"<p>{html.escape(counterfactual)}</p>" if counterfactual else ""
+    return answer + _table(legend(rows), heads, cells)
 
 
 class _Marked(str):

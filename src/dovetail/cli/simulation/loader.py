@@ -13,6 +13,7 @@ from typing import Any
 from dovetail.cli.safe_output import echo
 from dovetail.cli.simulation.scenario_validation import validate_scenario
 from dovetail.cli.simulation.variants import (
+    DISRUPTION_OFF,
     Setting,
     Variant,
     apply_settings,
@@ -134,6 +135,7 @@ def plan_runs(  # noqa: PLR0913 - one parameter per option
     seeds: str,
     lasts: str | None,
     compare: bool,
+    without_disruption: bool = False,
 ) -> tuple[list[Variant], tuple[Arrival, ...]]:
     """Build the variants to run and the trace they share; ValueError or `ScenarioInvalid` for invalid options."""
     if sweeps and compare:
@@ -151,6 +153,8 @@ def plan_runs(  # noqa: PLR0913 - one parameter per option
     faults += [fault for text in sweeps for fault in faults_in(partial(read_sweep, text))]
     if not faults:
         choices = _settings_by_variant(sets, sweeps, compare=compare)
+        if without_disruption:
+            choices = [*choices, *((*each, DISRUPTION_OFF) for each in choices)]
         document = _base(document, sets, faults) if sweeps else document
         faults += faults_in(lambda: variants_of(document, name, choices, numbers[:1]))
     if faults:

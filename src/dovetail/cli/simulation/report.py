@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dovetail.core.savings import CommandSaving
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.nodepool import NodePool
 from dovetail.sim.scenario.document import Scenario
@@ -86,6 +87,23 @@ def report_of(
     }
 
 
+def savings_of(savings: Iterable[CommandSaving]) -> Report:
+    """Build the part of the report about savings, in dollars."""
+    commands = list(savings)
+    by_reason: dict[str, float] = {}
+    for each in commands:
+        reason = str(each.reason)
+        by_reason[reason] = by_reason.get(reason, 0.0) + each.dollars()
+    return {
+        "savings": {
+            "total": _money(sum(by_reason.values())),
+            "commands": sum(each.counted for each in commands),
+            "notCounted": sum(not each.counted for each in commands),
+            "byReason": {reason: _money(amount) for reason, amount in sorted(by_reason.items())},
+        }
+    }
+
+
 def _cut(moments: int) -> Iterable[str]:
     if moments > MOST_MOMENTS:
         yield f"the timeline ends after {MOST_MOMENTS:,} of {moments:,} entries; all other figures are complete"
@@ -159,11 +177,6 @@ def length(seconds: float) -> str:
             number = f"{seconds / unit:,.4g}"
             return f"{number} {name}{'' if number == '1' else 's'}"
     return f"{seconds:g} seconds"
-
-
-def dollars(amount: float) -> str:
-    """Format dollars; amounts below 10 cents with four decimals."""
-    return f"${amount:,.4f}" if 0 < abs(amount) < 0.1 else f"${amount:,.2f}"
 
 
 def budget_use(budgets: Mapping[str, Any]) -> str:

@@ -17,21 +17,22 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from dovetail.cli.simulation.report import Report, Sample, report_of
+from dovetail.cli.simulation.report import Report, Sample, report_of, savings_of
 from dovetail.cli.simulation.variants import Variant
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
 from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered, kind_of
 from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
+from dovetail.core.savings import CommandSaving
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.pod import Pod
@@ -49,6 +50,8 @@ from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
+
+T = TypeVar("T")
 
 
 class SimulationFloor:
@@ -109,15 +112,20 @@ def settings_of(scenario: Scenario) -> Settings:
 def run_scenario(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> RunOutcome:
     """Run a scenario in this process."""
     began = time.perf_counter()
+    report = run_on_virtual_time(_run_scenario(scenario, trace, progress or (lambda _: None)))
+    return RunOutcome(report, time.perf_counter() - began)
+
+
+def run_on_virtual_time(running: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that plays scenarios on a virtual event loop; Ctrl-C stops it."""
     logging.getLogger("dovetail").addHandler(_UNHEARD)
     with infrequent_gc():
         try:
-            report = run(_interruptible(_run_scenario(scenario, trace, progress or (lambda _: None))))
+            return run(_interruptible(running))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except InstanceTypesInvalid as error:
             raise SimulationFailed(str(error)) from error
-    return RunOutcome(report, time.perf_counter() - began)
 
 
 @contextmanager
@@ -139,7 +147,7 @@ def infrequent_gc() -> Iterator[None]:
         gc.set_threshold(*usual)
 
 
-async def _interruptible(running: Coroutine[Any, Any, Report]) -> Report:
+async def _interruptible(running: Coroutine[Any, Any, T]) -> T:
     """Cancel the run on Ctrl-C; a second Ctrl-C has its usual effect."""
     mine, usual = asyncio.current_task(), signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or usual == signal.SIG_IGN:
@@ -158,6 +166,30 @@ async def _interruptible(running: Coroutine[Any, Any, Report]) -> Report:
 
 
 async def _run_scenario(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
+    async with play(scenario, trace) as played:
+        cluster, meter = played.cluster, played.meter
+        samples = await _sample(scenario, cluster, meter, progress)
+        meter.close(asyncio.get_running_loop().time())
+        report = report_of(scenario, meter, samples, played.player.missed, cluster.world.values(kinds.NODE_POOL))
+        return report | savings_of(played.savings())
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedScenario:
+    """A scenario that is being played, and its measurements."""
+
+    cluster: Embedded
+    meter: Meter
+    player: Player
+
+    def savings(self) -> tuple[CommandSaving, ...]:
+        """What each command saved until now."""
+        return self.cluster.parts.manager.savings.savings(self.cluster.world.clock.now())
+
+
+@asynccontextmanager
+async def play(scenario: Scenario, trace: tuple[Arrival, ...] = ()) -> AsyncIterator[PlayedScenario]:
+    """Play a scenario on a new world with the real controllers while inside the context, on a virtual event loop."""
     # Node leases are not checked here, so heartbeats are rare; so are bookmarks and the end of watches.
     kubelet = replace(KubeletTiming(), heartbeat=DAY)
     options = WorldOptions(
@@ -171,9 +203,9 @@ async def _run_scenario(scenario: Scenario, trace: tuple[Arrival, ...], progress
     )
     settings = replace(settings_of(scenario), watch_stale_after=NO_WATCH_FAILS)
     async with embedded(options, settings, seen=False) as cluster:
-        loop = asyncio.get_running_loop()
+        cluster.parts.manager.savings.keep_all()
         meter = Meter()
-        meter.watch(cluster.world, loop.time)
+        meter.watch(cluster.world, asyncio.get_running_loop().time)
         if scenario.snapshot:
             adopt(cluster.world, read_snapshot_file(Path(scenario.snapshot)))
             meter.bill_existing(cluster.world.values(kinds.NODE_CLAIM))
@@ -184,11 +216,9 @@ async def _run_scenario(scenario: Scenario, trace: tuple[Arrival, ...], progress
             meter.bill_existing(cluster.world.values(kinds.NODE_CLAIM))
         try:
             async with player.playing():
-                samples = await _sample(scenario, cluster, meter, progress)
+                yield PlayedScenario(cluster, meter, player)
         except ExceptionGroup as error:
             raise SimulationFailed(_innermost(error)) from error
-        meter.close(loop.time())
-        return report_of(scenario, meter, samples, player.missed, cluster.world.values(kinds.NODE_POOL))
 
 
 def _innermost(error: Exception) -> str:

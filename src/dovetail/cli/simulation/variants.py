@@ -2,8 +2,9 @@
 
 `nodepool/default.spec.disruption.consolidateAfter=5m` names an object of the scenario by kind and name, a field by its
 path (`budgets[0].nodes` indexes a list, `labels["example.com/team"]` quotes a name with dots) and a value in YAML.
-`scenario.seed=3` sets a field of the scenario itself. Unknown objects, unreachable fields and values that the API
-server would refuse raise `ScenarioInvalid` before any run.
+`spec.disruption.consolidateAfter=5m`, without an object, sets the field of every NodePool. `scenario.seed=3` sets a
+field of the scenario itself. Unknown objects, unreachable fields and values that the API server would refuse raise
+`ScenarioInvalid` before any run. `dovetail what-if` has the same settings for the NodePools of a cluster.
 """
 
 import copy
@@ -23,6 +24,7 @@ BASELINE = "baseline"
 READ_BEFORE = ("snapshot", "files")
 """Fields of a scenario that are loaded before settings are applied, and so cannot be set."""
 _TARGET = re.compile(r"^(?P<kind>[a-zA-Z]+)(/(?P<name>[a-z0-9.-]+?))?\.(?P<path>[a-zA-Z].*)$")
+_OF_EVERY_NODEPOOL = ("spec.", "metadata.")
 _STEP = re.compile(r"""\.?(?:(?P<name>[^.\[\]"']+)|\[(?P<index>\d+)\]|\[(?P<mark>["'])(?P<quoted>.+?)(?P=mark)\])""")
 _ASSIGNED = re.compile(r"""=(?![^\[]*["']\])""")
 """The first equals sign outside a quoted field name."""
@@ -42,21 +44,27 @@ class Setting:
     """One field set to one value."""
 
     kind: str
-    name: str
+    name: str  # empty: the scenario itself, or every NodePool
     path: tuple[str | int, ...]
     value: Any
     text: str
     option: str = "--set"
 
 
+WITHOUT_DISRUPTION = "without disruption"
+DISRUPTION_OFF = Setting("scenario", "", ("settings", "disruption"), "off", WITHOUT_DISRUPTION, "--without-disruption")
+"""No command starts. Nodes still expire, are repaired and are interrupted."""
+
+
 def read_setting(text: str, option: str = "--set") -> Setting:
     """Parse a setting."""
     target, equals, value = _split(text)
-    found = _TARGET.match(target)
+    every = target.startswith(_OF_EVERY_NODEPOOL)
+    found = _TARGET.match(f"nodepool.{target}" if every else target)
     if not equals or found is None:
-        raise _invalid(option, text, "is not of the form nodepool/NAME.spec.path=value or scenario.FIELD=value")
+        raise _invalid(option, text, "is not of the form spec.path=value or nodepool/NAME.spec.path=value")
     kind = found["kind"].lower()
-    if kind != "scenario" and not found["name"]:
+    if kind != "scenario" and not found["name"] and not every:
         raise _invalid(option, text, f"does not say which {kind}; write {kind}/NAME.{found['path']}")
     try:
         read = read_yaml(value).content
@@ -166,14 +174,17 @@ def _apply(spec: dict[str, Any], setting: Setting) -> None:
         return
     written = spec.get("objects")
     objects = [each for each in written if isinstance(each, dict)] if isinstance(written, list) else []
-    for plain in objects:
-        if named(plain) and (plain["kind"].lower(), plain["metadata"]["name"]) == (setting.kind, setting.name):
-            _set(plain, setting.path, setting)
-            return
-    known = [f"{str(each['kind']).lower()}/{each['metadata']['name']}" for each in objects if named(each)]
-    raise _invalid(
-        setting.option, setting.text, f"the scenario has no {setting.kind}/{setting.name}; it has {', '.join(known)}"
-    )
+    targets = [plain for plain in objects if named(plain) and _is_target(plain, setting)]
+    for plain in targets:
+        _set(plain, setting.path, setting)
+    if not targets:
+        wanted = f"{setting.kind}/{setting.name}" if setting.name else "NodePool"
+        known = [f"{str(each['kind']).lower()}/{each['metadata']['name']}" for each in objects if named(each)]
+        raise _invalid(setting.option, setting.text, f"the scenario has no {wanted}; it has {', '.join(known)}")
+
+
+def _is_target(plain: dict[str, Any], setting: Setting) -> bool:
+    return plain["kind"].lower() == setting.kind and setting.name in ("", plain["metadata"]["name"])
 
 
 def _set(holder: Any, path: Sequence[str | int], setting: Setting) -> None:
@@ -182,8 +193,12 @@ def _set(holder: Any, path: Sequence[str | int], setting: Setting) -> None:
         if isinstance(here, str):
             holder.setdefault(here, [] if isinstance(following, int) else {})
         holder = holder[here]
-    _check_step(holder, path[-1], setting)
-    holder[path[-1]] = setting.value
+    last, value = path[-1], setting.value
+    _check_step(holder, last, setting)
+    before = holder.get(last) if isinstance(holder, dict) else holder[last]
+    # Quotes do not survive a shell: a number in the place of a text, such as the nodes of a budget, is meant as text.
+    as_text = isinstance(before, str) and isinstance(value, int) and not isinstance(value, bool)
+    holder[last] = str(value) if as_text else value
 
 
 def _check_step(holder: Any, step: str | int, setting: Setting) -> None:

@@ -5,14 +5,14 @@ one map.
 """
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.view.printing import counted, print_document, stamp
-from dovetail.core.explain.budget_calendar import HOUR, Allowed, Calendar
+from dovetail.cli.view.printing import counted, document_type, moment, print_document, stamp
+from dovetail.core.explain.budget_calendar import HOUR, Allowed, AllowedNow, Calendar
 from dovetail.model.instants import add
 
 _DAY = 24
@@ -23,18 +23,52 @@ _MOST = "black on bright_green"
 
 
 def print_calendar(pool: str, calendar: Calendar, output: str) -> None:
-    """Print the calendar in an output format."""
+    """Print what is allowed now, then the calendar, in an output format."""
     document = calendar_document(pool, calendar)
     print_document(document, output, lambda console: draw_map(console, pool, calendar))
+
+
+def _now_document(calendar: Calendar) -> dict[str, Any] | None:
+    if calendar.at is None:
+        return None
+    return {
+        "at": stamp(calendar.at),
+        "actions": {
+            str(action): {
+                "limit": each.limit,
+                "changesAt": stamp(each.changes_at) if each.changes_at is not None else None,
+                "then": each.then,
+            }
+            for action, each in calendar.now.items()
+        },
+    }
+
+
+def _now_line(calendar: Calendar, at: datetime) -> str:
+    """Say how many nodes may be disrupted now; actions with equal answers together."""
+    alike: dict[AllowedNow, list[str]] = {}
+    for action, each in calendar.now.items():
+        alike.setdefault(each, []).append(str(action))
+    parts = []
+    for each, actions in alike.items():
+        change = f" until {moment(each.changes_at, at)}, then {_number(each.then)}" if each.changes_at else ""
+        parts.append(f"{' and '.join(actions)} {_number(each.limit)}{change}")
+    return f"Now, of {counted(calendar.total, 'node')}: {'; '.join(parts)}."
+
+
+def _number(limit: int | None) -> str:
+    return "without limit" if limit is None else str(limit)
 
 
 def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
     """Build the document: the least and the most that budgets allow in each hour, by action."""
     return {
+        **document_type("BudgetCalendar"),
         "nodepool": pool,
         "nodes": calendar.total,
         "from": stamp(calendar.start),
         "fault": calendar.fault or None,
+        "now": _now_document(calendar),
         "withoutBudgets": {str(action): note for action, note in calendar.without_budgets.items()},
         "actions": {
             str(action): [
@@ -47,7 +81,9 @@ def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
 
 
 def draw_map(console: Console, pool: str, calendar: Calendar) -> None:
-    """Draw one map for each group of actions with equal calendars."""
+    """Draw what is allowed now, then one map for each group of actions with equal calendars."""
+    if calendar.at is not None and calendar.now:
+        console.print(Text(_now_line(calendar, calendar.at), style="bold yellow"))
     among = f"of {counted(calendar.total, 'node')}" if calendar.total else "nodes"
     console.print(f"NodePool {pool}: how many {among} may be disrupted at once", style="bold")
     console.print(f"From {calendar.start:%a %d %b %Y}, by the hour, in UTC", style="dim")

@@ -12,13 +12,26 @@ from rich.text import Text
 
 from dovetail.cli.view.drain import drain_document, draw_drain
 from dovetail.cli.view.plan import refusal_document
-from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.pod_verdict import draw_pod_verdict, draw_scheduling, pod_verdict_document
+from dovetail.cli.view.printing import counted, document_type, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.shared_causes import pool_verdict_document
+from dovetail.cli.view.verdict import (
+    draw_methods,
+    draw_verdict,
+    drift_document,
+    group_document,
+    shared_obstacles,
+    verdict_document,
+)
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
-from dovetail.core.explain.node import MethodView, NodeExplanation, RepairView
+from dovetail.core.explain.node import NodeExplanation
 from dovetail.core.explain.nodepool import BudgetView, PoolExplanation
+from dovetail.core.explain.obstacles import MethodView
 from dovetail.core.explain.pod import PodExplanation
+from dovetail.core.explain.repair import RepairView
 from dovetail.core.pdbs import never_allows
+from dovetail.core.verdict_wording import pod_waits, pool_lines
 from dovetail.core.wording import message, obstacle
 from dovetail.model.duration import Duration
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -70,17 +83,21 @@ def _outcome(repair: RepairView, now: datetime) -> Text:
     return Text(f"  Replaced by force {when} unless it recovers.", style="red")
 
 
-def print_node(explained: NodeExplanation, output: str) -> None:
-    """Print what prevents each method from disrupting a node."""
-    print_document(node_document(explained), output, lambda console: _node_text(console, explained))
+def print_node(explained: NodeExplanation, output: str, *, full: bool = False) -> None:
+    """Print the verdict on a node and what prevents each method from disrupting it; `full`: every obstacle."""
+    print_document(node_document(explained), output, lambda console: _node_text(console, explained, full=full))
 
 
 def node_document(explained: NodeExplanation) -> dict[str, Any]:
-    """Build the document of a node: the obstacles or the command of every method."""
+    """Build the document of a node: the verdict, and the obstacles or the command of every method."""
     return {
+        **document_type("NodeExplanation"),
         "node": explained.node.name,
         "nodepool": explained.node.nodepool_name,
         "at": stamp(explained.at),
+        "verdict": verdict_document(explained.verdict, explained.at),
+        "sharedObstacles": [group_document(each, explained.at) for each in shared_obstacles(explained)],
+        "drift": drift_document(explained.drift) if explained.drift is not None else None,
         "methods": [_method_document(view) for view in explained.methods],
         **({"draining": drain_document(explained.draining)} if explained.draining is not None else {}),
         **({"repair": repair_document(explained.repair)} if explained.repair is not None else {}),
@@ -99,7 +116,8 @@ def _method_document(view: MethodView) -> dict[str, Any]:
     }
 
 
-def _node_text(console: Console, explained: NodeExplanation) -> None:
+def _node_text(console: Console, explained: NodeExplanation, *, full: bool) -> None:
+    draw_verdict(console, explained.verdict, explained.at)
     labels = explained.node.labels
     facts = ", ".join(filter(None, (labels.get(key, "") for key in (INSTANCE_TYPE, CAPACITY_TYPE, ZONE))))
     pool = f" of nodepool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
@@ -111,7 +129,13 @@ def _node_text(console: Console, explained: NodeExplanation) -> None:
     if explained.draining is not None:
         console.print()
         draw_drain(console, explained.draining)
-        return
+    elif full:
+        _all_obstacles(console, explained)
+    else:
+        draw_methods(console, explained)
+
+
+def _all_obstacles(console: Console, explained: NodeExplanation) -> None:
     for view in explained.methods:
         console.print()
         console.print(Text.assemble((f"{view.method}", "bold cyan"), (f" ({view.reason})", "dim")))
@@ -147,12 +171,16 @@ def print_pool(explained: PoolExplanation, output: str) -> None:
 def pool_document(explained: PoolExplanation) -> dict[str, Any]:
     """Build the document of a NodePool."""
     return {
+        **document_type("NodePoolExplanation"),
         "nodepool": explained.pool.name,
         "at": stamp(explained.at),
+        "verdict": pool_verdict_document(explained.verdict, explained.at),
         "consolidationPolicy": explained.pool.consolidation_policy,
         "nodes": {"total": explained.counts.total, "disrupting": explained.counts.disrupting},
         "fault": explained.fault or None,
         "unreadable": explained.unreadable or None,
+        "noCatalog": explained.no_catalog or None,
+        "dropped": [str(each) for each in explained.dropped],
         "allowed": [_allowed_document(reason, explained) for reason in explained.allowances],
         "budgets": [
             {
@@ -188,6 +216,10 @@ def _stamp(instant: datetime | None) -> str | None:
 
 def _pool_text(console: Console, explained: PoolExplanation) -> None:
     pool, counts = explained.pool, explained.counts
+    first, *lines = pool_lines(explained.verdict, explained.at)
+    console.print(Text(f"{first}.", style="bold yellow"))
+    for line in lines:
+        console.print(Text(line))
     console.print(f"NodePool {pool.name} at {stamp(explained.at)}", style="bold")
     kind = f"fixed at {counted(pool.spec.replicas or 0, 'node')}" if pool.static else pool.consolidation_policy
     console.print(
@@ -195,6 +227,10 @@ def _pool_text(console: Console, explained: PoolExplanation) -> None:
     )
     if explained.unreadable:
         console.print(f"\nBlocked: {explained.unreadable}", style="red")
+    if explained.no_catalog:
+        console.print(f"\nBlocked: {explained.no_catalog}", style="red")
+    for fault in explained.dropped:
+        console.print(f"\nNot in effect: {fault}", style="yellow")
     if explained.fault:
         console.print(f"\nBlocked: a budget is invalid, so nothing is disrupted: {explained.fault}", style="red")
     else:
@@ -256,10 +292,12 @@ def print_pod(explained: PodExplanation, output: str) -> None:
 def pod_document(explained: PodExplanation) -> dict[str, Any]:
     """Build the document of a pod."""
     return {
+        **document_type("PodExplanation"),
         "pod": str(explained.pod.key),
         "at": stamp(explained.at),
         "node": explained.node.name if explained.node is not None else None,
-        "waits": explained.waits or None,
+        "verdict": pod_verdict_document(explained.verdict, explained.at),
+        "waits": pod_waits(explained.verdict) or None,
         "protection": {
             "active": explained.protection.active,
             "until": _stamp(explained.protection.until),
@@ -283,11 +321,16 @@ def pod_document(explained: PodExplanation) -> dict[str, Any]:
 
 
 def _pod_text(console: Console, explained: PodExplanation) -> None:
+    draw_pod_verdict(console, explained.verdict, explained.at)
     console.print(f"Pod {explained.pod.key} at {stamp(explained.at)}", style="bold")
     if explained.node is not None:
         console.print(f"{explained.pod.status.phase} on node {explained.node.name}")
+    elif explained.verdict.refusal is None or explained.verdict.refusal.scheduling is None:
+        waits = pod_waits(explained.verdict)
+        console.print(f"{explained.pod.status.phase} without a node: {waits}", style="yellow")
     else:
-        console.print(f"{explained.pod.status.phase} without a node: {explained.waits}", style="yellow")
+        draw_scheduling(console, explained.verdict)
+        return
     console.print(_protection_text(explained))
     for each in explained.pdbs:
         never = ", and never will unless it is changed" if never_allows(each) else ""

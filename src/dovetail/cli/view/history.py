@@ -1,6 +1,7 @@
 """Prints decisions from the ledger: a list of many, or one with its plan, its refusals and its outcome."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -8,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.plan import lasts
-from dovetail.cli.view.printing import counted, plain_table, print_document, stamp, worth
-from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.core.explain.node import NOT_APPLICABLE
+from dovetail.cli.view.printing import counted, document_type, plain_table, print_document, saved, stamp
+from dovetail.core.explain.obstacles import NOT_APPLICABLE
+from dovetail.core.savings import DRY_RUN, CommandSaving
 from dovetail.observe.ledger_query import LedgerDecision
 from dovetail.ports.ledger import LedgerNode
 
@@ -22,11 +23,17 @@ NO_PLAN = {
 }
 
 
-def print_decision(decision: LedgerDecision, output: str) -> None:
+@dataclass(frozen=True, slots=True)
+class HistorySavings:
+    """What commands saved until an instant, by id."""
+
+    until: datetime
+    by_id: Mapping[str, CommandSaving]
+
+
+def print_decision(document: Plain, output: str) -> None:
     """Print one decision in an output format."""
-    document = decision_document(decision)
-    form = "text" if output == "wide" else output
-    print_document(document, form, lambda console: draw_decision(console, document, everything=output == "wide"))
+    print_document(document, output, lambda console: draw_decision(console, document, everything=output == "wide"))
 
 
 def draw_decision(console: Console, document: Plain, *, everything: bool = False) -> None:
@@ -54,9 +61,24 @@ def _draw_outcome(console: Console, document: Plain) -> None:
     if document["method"]:
         table.add_row("method", document["method"])
     cost = f"${document['costPerHourBefore']:.3f} -> ${document['costPerHourAfter']:.3f} an hour"
-    table.add_row("cost", f"{cost}, {worth(document['savingPerMonth'])}" if document["act"] == "disrupt" else cost)
+    table.add_row("cost", cost)
+    if document["act"] == "disrupt":
+        table.add_row("saving", saving_text(document))
     table.add_row("pods", str(document["podsMoved"]))
     console.print(table)
+
+
+def saving_text(document: Plain) -> str:
+    """Say what a command saved, until when, and its rate if it still saves."""
+    if document["outcome"] == DRY_RUN:
+        return "nothing saved: this was a dry run"
+    if document.get("saved") is None:  # older controllers send none
+        return "not known what it saved: no price, or recorded by an earlier version"
+    if document["savedUntil"] is None:
+        return "nothing saved yet"
+    rate = document["savingPerHour"]
+    still = f", and ${rate:.3f} an hour now" if rate > 0 else ""
+    return f"{saved(document['saved'])} until {_instant(document['savedUntil'])}{still}"
 
 
 def _draw_nodes(console: Console, heading: str, nodes: Iterable[Plain]) -> None:
@@ -119,19 +141,37 @@ NAMED = 3  # nodes in one cell
 _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}
 
 
-def print_history(decisions: Sequence[LedgerDecision], output: str, node: str = "") -> None:
+def print_history(document: Plain, output: str, node: str = "") -> None:
     """Print decisions, newest first, in an output format."""
-    document = history_document(decisions)
-    form = "text" if output == "wide" else output
-    print_document(document, form, lambda console: draw_history(console, decisions, wide=output == "wide", node=node))
+
+    def draw(console: Console) -> None:
+        draw_history(console, document["decisions"], wide=output == "wide", node=node)
+        _draw_savings(console, document)
+
+    print_document(document, output, draw)
 
 
-def history_document(decisions: Iterable[LedgerDecision]) -> dict[str, Any]:
+def history_document(decisions: Iterable[LedgerDecision], savings: HistorySavings) -> dict[str, Any]:
     """Build the document of many decisions."""
-    return {"decisions": [_plain(each) for each in decisions]}
+    plain = [_plain(each, savings) for each in decisions]
+    return {**document_type("History"), "decisions": plain, "savings": _total(plain, savings.until)}
 
 
-def _plain(decision: LedgerDecision) -> dict[str, Any]:
+def _total(decisions: Sequence[Plain], until: datetime) -> dict[str, Any]:
+    """What the listed commands saved together; `saved` is null if none of their savings is known."""
+    commands = [each for each in decisions if each["act"] == "disrupt" and each["outcome"] != DRY_RUN]
+    known = [each["saved"] for each in commands if each["saved"] is not None]
+    return {
+        "until": stamp(until),
+        "saved": round(sum(known), 4) if known or not commands else None,
+        "commands": len(known),
+        "notCounted": len(commands) - len(known),
+    }
+
+
+def _plain(decision: LedgerDecision, savings: HistorySavings) -> dict[str, Any]:
+    saving = savings.by_id.get(decision.id)
+    known = saving if saving is not None and saving.counted else None
     return {
         "id": decision.id,
         "at": decision.at,
@@ -146,7 +186,9 @@ def _plain(decision: LedgerDecision) -> dict[str, Any]:
         "pods": list(decision.pod_names),
         "costPerHourBefore": round(decision.cost_before, 6),
         "costPerHourAfter": round(decision.cost_after, 6),
-        "savingPerMonth": round((decision.cost_before - decision.cost_after) * HOURS_PER_MONTH, 2),
+        "saved": round(known.dollars(), 4) if known is not None else None,
+        "savedUntil": _saved_until(known, savings.until),
+        "savingPerHour": round(known.rate, 6) if known is not None else None,
         "outcome": decision.outcome,
         "endedAt": decision.ended_at or None,
         "note": decision.note,
@@ -154,11 +196,19 @@ def _plain(decision: LedgerDecision) -> dict[str, Any]:
     }
 
 
-def decision_document(decision: LedgerDecision) -> dict[str, Any]:
+def _saved_until(saving: CommandSaving | None, now: datetime) -> str | None:
+    """The instant at which the saving ended, or now; None if there was none."""
+    if saving is None or not saving.periods:
+        return None
+    return stamp(now if saving.rate else max(period.end for period in saving.periods))
+
+
+def decision_document(decision: LedgerDecision, savings: HistorySavings) -> dict[str, Any]:
     """Build the document of one decision; plan and refusals are null if they were not recorded."""
     considered = decision.considered
     return {
-        **_plain(decision),
+        **document_type("Decision"),
+        **_plain(decision, savings),
         "plan": None
         if considered is None
         else {
@@ -206,7 +256,7 @@ def _facts(facts: LedgerNode) -> dict[str, Any]:
     }
 
 
-def draw_history(console: Console, decisions: Sequence[LedgerDecision], *, wide: bool, node: str = "") -> None:
+def draw_history(console: Console, decisions: Sequence[Plain], *, wide: bool, node: str = "") -> None:
     """Draw decisions as a table."""
     if not decisions:
         console.print(f"The ledger has no decision about {node}." if node else "The ledger has no matching decision.")
@@ -214,36 +264,46 @@ def draw_history(console: Console, decisions: Sequence[LedgerDecision], *, wide:
     headings = ["WHEN (UTC)", "WHAT", "REASON", "NODES", "NODEPOOL", "PODS", "$/HOUR", "OUTCOME", "WHY"]
     table = plain_table(*headings, *(["MADE", "ENDED", "DECISION"] if wide else []))
     for each in decisions:
-        pools = sorted({facts.nodepool for facts in (*each.nodes, *each.made) if facts.nodepool})
         row = [
-            _when(each.at),
-            _VERBS.get(each.act, each.act),
-            each.reason,
-            _names(each.made if each.act == "launch" else each.nodes, most=1000 if wide else NAMED),
-            ", ".join(pools),
-            str(each.pods),
-            f"{each.cost_before:.3f} -> {each.cost_after:.3f}",
-            f"{each.outcome}: {each.note}" if each.note else each.outcome,
-            each.why,
+            _when(each["at"]),
+            _VERBS.get(each["act"], each["act"]),
+            each["reason"],
+            _names(each["made"] if each["act"] == "launch" else each["nodes"], most=1000 if wide else NAMED),
+            _pools(each),
+            str(each["podsMoved"]),
+            f"{each['costPerHourBefore']:.3f} -> {each['costPerHourAfter']:.3f}",
+            f"{each['outcome']}: {each['note']}" if each["note"] else each["outcome"],
+            each["why"],
         ]
         table.add_row(*row, *(_more(each) if wide else ()))
     console.print(table)
-    saved = sum(
-        each.cost_before - each.cost_after for each in decisions if each.act == "disrupt" and each.outcome == "done"
-    )
-    commands = sum(each.act == "disrupt" for each in decisions)
-    if commands:
-        worth = f"${saved * HOURS_PER_MONTH:,.2f} a month"
-        console.print(f"\n{counted(len(decisions), 'decision')}; {counted(commands, 'command')} saved {worth}.")
 
 
-def _more(decision: LedgerDecision) -> Iterable[str]:
-    made = () if decision.act == "launch" else decision.made
-    return _names(made, most=1000), _when(decision.ended_at), decision.id
+def _draw_savings(console: Console, document: Plain) -> None:
+    total = document.get("savings")  # older controllers send none
+    if not total or not total["commands"] + total["notCounted"]:
+        return
+    parts = [counted(len(document["decisions"]), "decision")]
+    if total["commands"]:
+        parts.append(
+            f"{counted(total['commands'], 'command')} {saved(total['saved'])} until {_instant(total['until'])}"
+        )
+    if total["notCounted"]:
+        parts.append(f"the saving of {counted(total['notCounted'], 'command')} is not known")
+    console.print(f"\n{'; '.join(parts)}.")
 
 
-def _names(nodes: Sequence[LedgerNode], most: int) -> str:
-    names = [each.node or f"nodeclaim/{each.nodeclaim}" for each in nodes]
+def _pools(decision: Plain) -> str:
+    return ", ".join(sorted({each["nodePool"] for each in (*decision["nodes"], *decision["made"]) if each["nodePool"]}))
+
+
+def _more(decision: Plain) -> Iterable[str]:
+    made = () if decision["act"] == "launch" else decision["made"]
+    return _names(made, most=1000), _when(decision["endedAt"] or ""), decision["id"]
+
+
+def _names(nodes: Sequence[Plain], most: int) -> str:
+    names = [each["node"] or f"nodeclaim/{each['nodeClaim']}" for each in nodes]
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
 

@@ -19,6 +19,7 @@ STATES = {
     "Registering": "cyan",
     "NotReady": "yellow",
     "Ready": "green",
+    "Cordoned": "yellow",
     "Disrupting": "magenta",
     "Draining": "magenta",
     "Lost": "red",

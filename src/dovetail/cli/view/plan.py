@@ -9,22 +9,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.printing import counted, document_type, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.shared_causes import blockers_document, draw_shared_causes, drifted_document
+from dovetail.cli.view.verdict import left_alone_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.events import unreadable_consequence
 from dovetail.core.disruption.planner import PassPlan
-from dovetail.core.explain.node import deciding_refusal, refusals_by_node
+from dovetail.core.explain.missing_catalogs import ignored_nodepools, known_obstacles, missing_catalogs
+from dovetail.core.explain.node import find_verdicts, refusals_by_node
+from dovetail.core.explain.shared_causes import find_drifted, find_pod_blocks
 from dovetail.core.wording import message
+from dovetail.model.annotated_fields import dropped_fields
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
 _NO_EDGE = 1000  # wide enough for any table
 
 
-def print_plan(plan: PassPlan, snapshot: Snapshot, output: str) -> None:
-    """Print the plan in an output format."""
-    document = plan_document(plan, snapshot)
+def print_plan(document: Mapping[str, Any], output: str) -> None:
+    """Print the document of a plan in an output format."""
     print_document(document, output, lambda console: draw_plan(console, document))
 
 
@@ -32,16 +37,58 @@ def plan_document(plan: PassPlan, snapshot: Snapshot) -> dict[str, Any]:
     """Build the document of a plan."""
     managed = [node for node in snapshot.nodes if node.managed]
     return {
+        **document_type("Plan"),
         "at": stamp(plan.at),
+        "notes": [],  # what an option such as --at assumes
         "nodes": len(managed),
         "savingPerMonth": round(plan.saving * HOURS_PER_MONTH, 2),
         "wakeupAt": stamp(plan.wakeup_at) if plan.wakeup_at is not None else None,
         "commands": [_command(command, plan) for command in plan.commands],
         "budgets": list(_budgets(plan, snapshot)),
-        "leftAlone": list(_left_alone(plan, {node.name for node in managed})),
+        "leftAlone": list(_left_alone(plan, managed)),
+        **_causes(plan, managed),
         "unreadable": [
             {"kind": each.kind, "name": str(each.key), "message": unreadable_consequence(each)}
             for each in snapshot.unreadable
+        ],
+        "dropped": [
+            {"nodepool": pool.name, "message": str(fault)}
+            for pool in snapshot.nodepools.values()
+            for fault in dropped_fields(pool)
+        ],
+        **_unknown_document(snapshot),
+    }
+
+
+def _causes(plan: PassPlan, managed: Sequence[ClusterNode]) -> dict[str, Any]:
+    """Build the part about what nodes have in common: what drifted, and the PDBs and pods that block them."""
+    assert plan.context is not None, "plan_pass records its context"
+    return {
+        "drifted": drifted_document(find_drifted(managed, plan.context.snapshot)),
+        "blockers": blockers_document(find_pod_blocks(managed, plan.context), plan.at),
+    }
+
+
+def _unknown_document(snapshot: Snapshot) -> dict[str, Any]:
+    """Build the part about NodePools without a plan: why there is none, and what is known of their nodes."""
+    return {
+        "ignoredNodePools": [
+            {"nodepool": name, "nodeClass": kind} for name, kind in ignored_nodepools(snapshot).items()
+        ],
+        "missingCatalogs": [
+            {"nodepools": list(each.nodepools), "message": str(each)} for each in missing_catalogs(snapshot)
+        ],
+        "withoutPrices": [
+            {
+                "node": node.name,
+                "nodepool": node.nodepool_name,
+                "instanceType": node.labels.get(INSTANCE_TYPE, ""),
+                "capacityType": node.labels.get(CAPACITY_TYPE, ""),
+                "zone": node.labels.get(ZONE, ""),
+                "pods": sum(not pod.terminal for pod in node.pods),
+                "obstacles": [refusal_document(each) for each in obstacles],
+            }
+            for node, obstacles in known_obstacles(snapshot)
         ],
     }
 
@@ -85,16 +132,15 @@ def _budgets(plan: PassPlan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
         }
 
 
-def _left_alone(plan: PassPlan, names: set[str]) -> Iterable[dict[str, Any]]:
-    """Yield every node without a command, with the deciding refusal and those of all methods."""
+def _left_alone(plan: PassPlan, managed: Iterable[ClusterNode]) -> Iterable[dict[str, Any]]:
+    """Yield every node without a command, with the soonest way it can leave and the refusals of all methods."""
     disrupted = {each.name for command in plan.commands for each in command.candidates}
     refused = refusals_by_node(plan)
-    for name in sorted(names - disrupted):
-        why = refused.get(name, {})
-        deciding = refusal_document(deciding_refusal(why, name))
-        because = {"because": deciding.pop("message")}
-        by_method = {method: refusal_document(each) for method, each in why.items()}
-        yield {"node": name, **because, **deciding, "why": by_method}
+    verdicts = find_verdicts(plan, [node for node in managed if node.name not in disrupted])
+    pools = {node.name: node.nodepool_name for node in managed}
+    for name, verdict in sorted(verdicts.items()):
+        by_method = {method: refusal_document(each) for method, each in refused.get(name, {}).items()}
+        yield {"node": name, "nodepool": pools[name], **left_alone_document(verdict, plan.at), "why": by_method}
 
 
 def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message) -> dict[str, Any]:
@@ -110,19 +156,36 @@ def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message
 def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
     """Draw the commands, then every node that is left alone."""
     console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
+    for note in document.get("notes", ()):
+        console.print(note, style="yellow")
     console.print()
     if document["commands"]:
         _print_commands(console, document["commands"])
         console.print()
         verdict = worth(document["savingPerMonth"])
         console.print(f"{verdict[0].upper()}{verdict[1:]}.", style="bold green")
-    else:
-        console.print("Nothing would be disrupted.")
-    if document["leftAlone"]:
+    elif not document["missingCatalogs"]:
+        others = document.get("hidden", {}).get("commands", 0)
+        console.print("Nothing of this would be disrupted." if others else "Nothing would be disrupted.")
+    unpriced = {each["node"] for each in document["withoutPrices"]}
+    planned = [each for each in document["leftAlone"] if each["node"] not in unpriced]
+    if planned:
         console.print()
-        console.print(_left_alone_table(document["leftAlone"], datetime.fromisoformat(document["at"])))
+        console.print(_left_alone_table(planned, datetime.fromisoformat(document["at"])))
+    draw_shared_causes(console, document)
+    for each in document["missingCatalogs"]:
+        names = ", ".join(each["nodepools"])
+        console.print(f"\nNo plan for the nodes of {names}: {each['message']}.", style="red")
+    if document["withoutPrices"]:
+        console.print()
+        console.print(_unpriced_table(document["withoutPrices"]))
+    for each in document["ignoredNodePools"]:
+        kind = each["nodeClass"]
+        console.print(f"\nNodePool {each['nodepool']} is ignored: no provider manages node classes of {kind}.")
     for each in document["unreadable"]:
         console.print(f"\n{each['kind']} {each['name']}: {each['message']}", style="red")
+    for each in document["dropped"]:
+        console.print(f"\nNodePool {each['nodepool']}: {each['message']}", style="yellow")
 
 
 def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:
@@ -169,9 +232,18 @@ def _budget_text(budget: Mapping[str, Any]) -> str:
 
 
 def _left_alone_table(nodes: Iterable[Mapping[str, Any]], now: datetime) -> Table:
-    table = plain_table("LEFT ALONE", "LASTS", "BECAUSE")
+    table = plain_table("LEFT ALONE", "LASTS", "LEAVES BY", "BECAUSE")
     for each in nodes:
-        table.add_row(each["node"], lasts(each, now), each["because"])
+        table.add_row(each["node"], lasts(each, now), each["by"] or "-", each["because"])
+    return table
+
+
+def _unpriced_table(nodes: Iterable[Mapping[str, Any]]) -> Table:
+    table = plain_table("NODE", "NODEPOOL", "TYPE", "CAPACITY", "ZONE", "PODS", "KNOWN OBSTACLES")
+    for each in nodes:
+        known = "; ".join(obstacle["message"] for obstacle in each["obstacles"]) or "none"
+        where = (each["instanceType"], each["capacityType"], each["zone"])
+        table.add_row(each["node"], each["nodepool"], *where, str(each["pods"]), known)
     return table
 
 

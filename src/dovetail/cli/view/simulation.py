@@ -6,15 +6,16 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.simulation.report import budget_use, dollars, length
-from dovetail.cli.view.printing import plain_table, print_document
+from dovetail.cli.simulation.report import budget_use, length
+from dovetail.cli.view.printing import counted, document_type, dollars, plain_table, print_document, saved
 
 Report = dict[str, Any]
 
 
 def print_report(report: Report, output: str, *, timeline: bool = False) -> None:
     """Print the report of one run; with `timeline`, also when each node was launched, disrupted and removed."""
-    print_document(report, output, lambda console: _report(console, report, timeline=timeline))
+    document = {**document_type("SimulationReport"), **report}
+    print_document(document, output, lambda console: _report(console, report, timeline=timeline))
 
 
 def _report(console: Console, report: Report, *, timeline: bool) -> None:
@@ -45,6 +46,7 @@ def _summary(console: Console, report: Report) -> None:
     table = plain_table("", "")
     table.show_header = False
     table.add_row("Cost", f"{dollars(cost['total'])}; lower bound {floor}{over}")
+    table.add_row("Savings", savings_text(report))
     table.add_row("Nodes", f"{nodes['born']} launched, {nodes['gone']} removed, at most {nodes['most']} at once")
     table.add_row("Disrupted", reasons)
     table.add_row("Evictions", f"{report['evictions']:,}")
@@ -53,6 +55,17 @@ def _summary(console: Console, report: Report) -> None:
     table.add_row("Pending pods", f"{waits}; {pending['stillWaiting']} still pending")
     table.add_row("API calls", f"{report['apiCalls']:,}")
     console.print(table)
+
+
+def savings_text(report: Report) -> str:
+    """Say what the commands of a run saved, in total and by reason."""
+    savings = report["savings"]
+    text = f"{counted(savings['commands'], 'command')} {saved(savings['total'])}"
+    if len(savings["byReason"]) > 1:
+        text += f" ({', '.join(f'{reason} {dollars(amount)}' for reason, amount in savings['byReason'].items())})"
+    if savings["notCounted"]:
+        text += f"; the saving of {counted(savings['notCounted'], 'command')} is not known"
+    return text if savings["commands"] or savings["notCounted"] else "no commands"
 
 
 def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:

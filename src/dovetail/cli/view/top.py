@@ -4,7 +4,7 @@ The values are the node summaries ("tiles") of the dashboard. This module sorts 
 them to the terminal: rows by scroll position, columns by width; narrow terminals drop the less important columns.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.view.nodes import STATES, bar
-from dovetail.cli.view.printing import WIDEST, counted, moment, worth
+from dovetail.cli.view.printing import WIDEST, age, counted, document_type, moment, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.dashboard.nodes import sums_of
 
@@ -62,7 +62,7 @@ def top_document(tiles: Iterable[Plain], summary: Plain, choice: TopView) -> Pla
     key = ORDERS[choice.order]
     chosen = [tile for tile in tiles if not choice.nodepool or tile["pool"] == choice.nodepool]
     nodes = sorted(chosen, key=lambda tile: (key(tile), tile["name"]))
-    return {"summary": summary, "shown": sums_of(nodes), "nodes": nodes}
+    return {**document_type("ClusterNodes"), "summary": summary, "shown": sums_of(nodes), "nodes": nodes}
 
 
 def draw_top(console: Console, document: Plain, choice: TopView) -> None:
@@ -128,23 +128,34 @@ def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
             (f" {counted(shown['nodes'], 'node')}", "bold"),
             f"  {counted(shown['pods'], 'pod')}",
             (f"  {summary['pending']} pending", "bold yellow" if summary["pending"] else "dim"),
-            (f"  ${shown['costPerHour']:,.3f}/h", "bold"),
-            f" ${shown['costPerHour'] * HOURS_PER_MONTH:,.2f} a month",
+            *_cost(shown["costPerHour"], complete=not summary["missingCatalogs"]),
             f"  cpu {percent(shown['cpu'])}%  memory {percent(shown['memory'])}%",
         ),
         _next(summary),
     ]
     if summary["paused"]:
         lines.append(Text(f" Paused: {summary['paused']}", style="bold yellow"))
+    lines += [Text(f" No prices: {each['message']}", style="bold red") for each in summary["missingCatalogs"]]
     for line in lines:
         line.truncate(max(1, width), overflow="ellipsis")
     return lines
+
+
+def _cost(per_hour: float, *, complete: bool) -> Iterator[str | tuple[str, str]]:
+    """Yield the parts of the cost. Without the prices of some nodes it is only the least that it can be."""
+    if not complete and not per_hour:
+        yield "  cost not known", "yellow"
+        return
+    yield f"  {'' if complete else 'at least '}${per_hour:,.3f}/h", "bold"
+    yield f" ${per_hour * HOURS_PER_MONTH:,.2f} a month"
 
 
 def _next(summary: Plain) -> Text:
     planned = summary.get("planned")
     if planned is None:
         return Text(" Next pass: not computed yet", style="dim")
+    if not planned["nodes"] and summary["missingCatalogs"]:
+        return Text(" Next pass: not known", style="yellow")
     if not planned["nodes"]:
         return Text(" Next pass: disrupts nothing", style="dim")
     disrupted = f" Next pass: disrupts {counted(planned['nodes'], 'node')}, {worth(planned['savingPerMonth'])}"
@@ -184,7 +195,7 @@ def _sums(row: Plain, length: int, *, unicode: bool) -> dict[str, Text | str]:
     """Return the cells of a NodePool: the sums over its nodes."""
     return {
         "NODE": Text(f"{row['heading']} ({row['nodes']})", style="bold cyan"),
-        "$/H": Text(f"{row['costPerHour']:.3f}" if row["managed"] else "", style="bold"),
+        "$/H": Text(_price(row["costPerHour"]) if row["managed"] else "", style="bold"),
         "CPU": _use(row["cpu"], length, unicode=unicode),
         "MEM": _use(row["memory"], length, unicode=unicode),
         "PODS": Text(str(row["pods"]), style="bold"),
@@ -197,7 +208,7 @@ def _cells(tile: Plain, now: datetime, length: int, *, unicode: bool) -> dict[st
         "TYPE": tile["type"],
         "CAPACITY": tile["capacity"],
         "ZONE": tile["zone"],
-        "$/H": f"{tile['price']:.3f}" if tile["managed"] else "",
+        "$/H": _price(tile["price"]) if tile["managed"] else "",
         "AGE": _age(tile["created"], now),
         "STATE": Text(tile["state"], style=STATES.get(tile["state"], "")),
         "CPU": _use(tile["cpu"], length, unicode=unicode),
@@ -205,6 +216,10 @@ def _cells(tile: Plain, now: datetime, length: int, *, unicode: bool) -> dict[st
         "PODS": str(tile["pods"][0]),
         "WAITS FOR": _waits(tile, now),
     }
+
+
+def _price(per_hour: float) -> str:
+    return f"{per_hour:.3f}" if per_hour else "?"  # no instance is free: 0 is unknown
 
 
 def _use(pair: Sequence[float], length: int, *, unicode: bool) -> Text:
@@ -218,20 +233,16 @@ def _waits(tile: Plain, now: datetime) -> Text:
     if tile.get("code") == "Next":
         return Text(because, style="bold green")
     until = tile.get("until")
+    by = tile.get("by") or ""
     if until:
-        return Text.assemble((f"until {moment(datetime.fromisoformat(until), now)}: ", "yellow"), because)
-    return Text.assemble(("permanent: ", "red") if tile.get("permanent") else "", because)
+        lead = f"{by} from" if by else "until"
+        return Text.assemble((f"{lead} {moment(datetime.fromisoformat(until), now)}: ", "yellow"), because)
+    later = (f"{by} in a later pass: ", "yellow") if by else ""
+    return Text.assemble(("permanent: ", "red") if tile.get("permanent") else later, because)
 
 
 def _age(created: str | None, now: datetime) -> str:
-    if created is None:
-        return ""
-    seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
-    if seconds < 120:
-        return f"{seconds}s"
-    if seconds < 7200:
-        return f"{seconds // 60}m"
-    return f"{seconds // 3600}h" if seconds < 172800 else f"{seconds // 86400}d"
+    return "" if created is None else age(now - datetime.fromisoformat(created))
 
 
 def _unicode(console: Console) -> bool:

@@ -30,11 +30,14 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # see above
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
+    ProfileNotFound,
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]  # see above
 
+from dovetail.cloud.aws.request_metrics import RequestMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import CloudError
+from dovetail.ports.metrics import Metrics, NoMetrics
 
 Response = Mapping[str, Any]
 THROTTLED = frozenset(
@@ -85,11 +88,29 @@ class RegionUnknown(CloudError):
         super().__init__("no AWS region is configured; set AWS_REGION, or a region in the profile")
 
 
-class AwsClients:
-    """The AWS clients of this process. `calls` counts requests by service and operation, retries included."""
+class ProfileUnknown(CloudError):
+    """The configured AWS profile does not exist."""
 
-    def __init__(self, session: Any = None) -> None:
+    def __init__(self, error: str) -> None:
+        super().__init__(f"{error}; set AWS_PROFILE to one that exists (aws configure list-profiles)")
+
+
+_OWN_CREDENTIALS = ("AWS_PROFILE", "AWS_ACCESS_KEY_ID")
+"""Environment variables that select credentials; they take precedence over the profile of a kubeconfig."""
+
+
+class AwsClients:
+    """The AWS clients of this process. `calls` counts requests by service and operation, retries included.
+
+    `region` takes precedence over that of the environment and the profile; `profile` does not.
+    """
+
+    def __init__(self, session: Any = None, region: str = "", profile: str = "") -> None:
         self._session = session or get_session()
+        if profile and not any(map(os.environ.get, _OWN_CREDENTIALS)):
+            self._session.set_config_variable("profile", profile)
+        if region:
+            self._session.set_config_variable("region", region)
         if not self.region and os.environ.get(
             "AWS_REGION"
         ):  # EKS sets this one in pods; the SDK reads AWS_DEFAULT_REGION only
@@ -98,11 +119,15 @@ class AwsClients:
         self._clients: dict[tuple[str, str], Any] = {}
         self._opening = asyncio.Lock()
         self.calls: Counter[str] = Counter()
+        self.metrics: Metrics = NoMetrics()  # set before the first request
 
     @property
     def region(self) -> str:
-        """The region of the default chain; empty if there is none."""
-        return str(self._session.get_config_variable("region") or "")
+        """The configured region, or that of the default chain; empty if there is none."""
+        try:
+            return str(self._session.get_config_variable("region") or "")
+        except ProfileNotFound as error:
+            raise ProfileUnknown(str(error)) from error
 
     async def call(self, service: str, operation: str, /, *, region: str = "", **parameters: Any) -> Response:
         """Send one request. Raises `AwsError` if it fails."""
@@ -142,9 +167,11 @@ class AwsClients:
         config = AioConfig(retries=_RETRIES, connect_timeout=5, read_timeout=60, user_agent_extra="dovetail")
         try:
             made = self._session.create_client(service, region_name=region or None, config=config)
-            return await self._stack.enter_async_context(made)
+            client = await self._stack.enter_async_context(made)
         except NoRegionError:
             raise RegionUnknown from None
+        RequestMetrics(client, self.metrics)
+        return client
 
     async def _send(self, operation: str, request: Any) -> Any:
         try:
@@ -156,7 +183,7 @@ class AwsClients:
             details = error.response.get("Error", {})
             raise AwsError(operation, details.get("Code", "Unknown"), details.get("Message", "")) from error
         except NoCredentialsError as error:
-            remedy = "give the process an identity (IRSA, pod identity, instance role) or a profile"
+            remedy = "set AWS_PROFILE, or give the pod an identity (pod identity, IRSA, instance role)"
             raise AwsError(operation, NO_CREDENTIALS, remedy) from error
         except ParamValidationError as error:
             raise AwsError(operation, INVALID_PARAMETERS, str(error)) from error
@@ -188,10 +215,15 @@ class Batched(Generic[K, V]):
     """Merges concurrent lookups into batches. `get` returns None for a key that `fetch` leaves out."""
 
     def __init__(
-        self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: BatchWindow | None = None
+        self,
+        fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]],
+        window: BatchWindow | None = None,
+        on_batch: Callable[[float, int], None] | None = None,
     ) -> None:
+        """Create it; `on_batch` is called with the seconds that each batch waited, and its number of keys."""
         self._fetch = fetch
         self._window = window or BatchWindow()
+        self._on_batch = on_batch
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
         self._started_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -225,6 +257,8 @@ class Batched(Generic[K, V]):
 
     def _send(self) -> None:
         batch, self._waiting, self._timer = self._waiting, {}, None
+        if self._on_batch is not None:
+            self._on_batch(asyncio.get_running_loop().time() - self._started_at, len(batch))
         task = asyncio.get_running_loop().create_task(self._run(batch))
         self._running.add(task)
         task.add_done_callback(self._running.discard)

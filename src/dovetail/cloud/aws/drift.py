@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dovetail.cloud.aws.instances import Ec2Instance
-from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, OWN_CLASS_HASH
 from dovetail.cloud.aws.resolve.amis import image_for
 from dovetail.model.catalog import InstanceType
 from dovetail.model.ec2nodeclass import EC2NodeClass
@@ -46,7 +46,8 @@ def static_drift(claim: NodeClaim, node_class: EC2NodeClass) -> str:
     comparable = all(each.get(CLASS_HASH) and each.get(CLASS_HASH_VERSION) for each in (made, now))
     if not comparable or made[CLASS_HASH_VERSION] != now[CLASS_HASH_VERSION]:
         return ""
-    return NODE_CLASS_DRIFT if made[CLASS_HASH] != now[CLASS_HASH] else ""
+    changed = any(made.get(name, "") != now.get(name, "") for name in (CLASS_HASH, OWN_CLASS_HASH))
+    return NODE_CLASS_DRIFT if changed else ""
 
 
 def resolved_drift(node_class: EC2NodeClass, instance: Ec2Instance, types: Iterable[InstanceType]) -> str:

@@ -28,11 +28,12 @@ class ClusterFacts:
 
 
 class EksCluster:
-    """Describes the cluster, cached. A configured `endpoint` replaces the one that EKS reports."""
+    """Describes the cluster, cached. A configured `endpoint` or `ca_bundle` replaces the one that EKS reports."""
 
-    def __init__(self, aws: AwsClients, clock: Clock, name: str, endpoint: str = "") -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, name: str, endpoint: str = "", ca_bundle: str = "") -> None:
         self._aws = aws
         self._endpoint = endpoint
+        self.ca_bundle = ca_bundle
         self._cache: TtlCache[str, ClusterFacts] = TtlCache(clock, LIFETIME)
         self.name = name
 
@@ -46,7 +47,7 @@ class EksCluster:
         return ClusterFacts(
             kubernetes=cluster["version"],
             endpoint=self._endpoint or cluster.get("endpoint", ""),
-            certificate_authority=cluster.get("certificateAuthority", {}).get("data", ""),
+            certificate_authority=self.ca_bundle or cluster.get("certificateAuthority", {}).get("data", ""),
             arn=cluster.get("arn", ""),
             service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
         )

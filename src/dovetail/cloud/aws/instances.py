@@ -11,13 +11,12 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from dovetail.cloud.aws.clients import AwsClients, AwsError, Batched, chunks
 from dovetail.cloud.aws.labels import (
     CLAIM_UID_TAG,
-    CLASS_HASH,
-    CLASS_HASH_VERSION,
     CLUSTER_NAME_TAG,
     EFA,
     INSTANCE_PROFILE_NAME,
@@ -26,7 +25,7 @@ from dovetail.cloud.aws.labels import (
     NODEPOOL_TAG,
     PROVIDER_PREFIX,
 )
-from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, recorded_hash
+from dovetail.cloud.aws.nodeclass_hash import recorded_hashes
 from dovetail.cloud.aws.resolve.network import Filter, ec2_filter
 from dovetail.model.catalog import Instance, InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass
@@ -84,9 +83,14 @@ class Instances:
         self._cluster_name = cluster_name
         self._known: dict[str, Ec2Instance] = {}
         self._termination_requested: set[str] = set()
-        self._by_id: Batched[str, Ec2Instance] = Batched(self._describe)
-        self._by_claim: Batched[str, tuple[Ec2Instance, ...]] = Batched(self._describe_claims)
-        self._terminations: Batched[str, bool] = Batched(self._terminate_batch)
+        described, terminated = (partial(self._measure, name) for name in ("describe_instances", "terminate_instances"))
+        self._by_id: Batched[str, Ec2Instance] = Batched(self._describe, on_batch=described)
+        self._by_claim: Batched[str, tuple[Ec2Instance, ...]] = Batched(self._describe_claims, on_batch=described)
+        self._terminations: Batched[str, bool] = Batched(self._terminate_batch, on_batch=terminated)
+
+    def _measure(self, batcher: str, seconds: float, size: int) -> None:
+        self._aws.metrics.observe("karpenter_cloudprovider_batcher_batch_time_seconds", seconds, batcher=batcher)
+        self._aws.metrics.observe("karpenter_cloudprovider_batcher_batch_size", size, batcher=batcher)
 
     async def get(self, id_: str) -> Ec2Instance | None:
         """Describe one instance; None if it is terminated or unknown."""
@@ -172,6 +176,7 @@ class Instances:
                 answer = await self._aws.call("ec2", "terminate_instances", InstanceIds=left)
             except AwsError as error:
                 if error.code not in _NOT_FOUND:
+                    self._count_failures(left)
                     raise
                 unknown = set(_ID.findall(error.message)) & set(left) or set(left[:1])
                 gone |= dict.fromkeys(unknown, True)
@@ -184,6 +189,13 @@ class Instances:
         for id_ in (id_ for id_, is_gone in gone.items() if is_gone):
             self._forget(id_)
         return gone
+
+    def _count_failures(self, ids: Iterable[str]) -> None:
+        """Count terminations that EC2 refused; the id of the zone is not known here."""
+        for known in (self._known.get(id_) for id_ in ids):
+            zone = known.zone if known is not None else ""
+            metric = "karpenter_cloudprovider_instance_termination_failures_total"
+            self._aws.metrics.count(metric, zone=zone, zone_id="")
 
 
 def _is_terminated(described: Mapping[str, Any]) -> bool:
@@ -235,7 +247,7 @@ def without_capacity(instance: Ec2Instance) -> Instance:
 def with_capacity(
     instance: Ec2Instance, types: Iterable[InstanceType], node_class: EC2NodeClass, claim: NodeClaim
 ) -> Instance:
-    """Convert the instance launched for a claim. It keeps the class hash of its launch, even if the class changed."""
+    """Convert the instance launched for a claim. It keeps the class hashes of its launch, even if the class changed."""
     instance_type = next((each for each in types if each.name == instance.instance_type), None)
     if instance_type is None:
         return without_capacity(instance)
@@ -248,8 +260,7 @@ def with_capacity(
         capacity=_without(instance_type.capacity, not_requested),
         allocatable=_without(instance_type.allocatable, not_requested),
         annotations={
-            CLASS_HASH: instance.tags.get(CLASS_HASH) or recorded_hash(node_class),
-            CLASS_HASH_VERSION: HASH_VERSION,
+            **(recorded_hashes(instance.tags) or recorded_hashes(node_class.metadata.annotations)),
             INSTANCE_PROFILE_NAME: node_class.status.instance_profile,
         },
         image_id=instance.image_id,

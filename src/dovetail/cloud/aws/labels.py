@@ -64,6 +64,7 @@ OFFERING_LABELS = frozenset({ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, RESERVAT
 
 CLASS_HASH = f"{GROUP}/ec2nodeclass-hash"
 CLASS_HASH_VERSION = f"{GROUP}/ec2nodeclass-hash-version"
+OWN_CLASS_HASH = "dovetail.sh/ec2nodeclass-hash"
 INSTANCE_PROFILE_NAME = f"{GROUP}/instance-profile-name"
 TERMINATION_FINALIZER = f"{GROUP}/termination"
 

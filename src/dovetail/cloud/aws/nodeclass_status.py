@@ -8,16 +8,16 @@ A deleted class keeps its finalizer while NodeClaims refer to it. Then its insta
 deleted, and the finalizer is removed.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from dovetail.cloud.aws.clients import AwsError
-from dovetail.cloud.aws.eks_cluster import EksCluster
-from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
-from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, class_hash
+from dovetail.cloud.aws.eks_cluster import EksCluster, ZonalShifts
+from dovetail.cloud.aws.labels import CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
+from dovetail.cloud.aws.nodeclass_hash import HASH_ANNOTATIONS, HASH_VERSION, hash_annotations
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
 from dovetail.cloud.aws.resolve.conditions import (
@@ -62,13 +62,14 @@ class Resolvers:
 
 
 class Ec2NodeClassReconciler:
-    """Reconciles one class at a time. The provider sets `dry_run` and adds to `claim_hooks` and `cleanups`."""
+    """Reconciles one class at a time. The provider sets `dry_run`, `shifts`, `claim_hooks` and `cleanups`."""
 
     def __init__(self, cluster: Cluster, clock: Clock, resolvers: Resolvers) -> None:
         self._cluster = cluster
         self._clock = clock
         self._resolvers = resolvers
         self.dry_run: DryRun | None = None
+        self.shifts: ZonalShifts | None = None
         self.claim_hooks: list[ClaimHook] = []
         self.cleanups: list[Cleanup] = [resolvers.profiles.delete_all]
 
@@ -82,7 +83,7 @@ class Ec2NodeClassReconciler:
         status, metadata = node_class.status, node_class.metadata
         ready = find(status.conditions, READY)
         return (
-            [metadata.annotations.get(name) for name in (CLASS_HASH, CLASS_HASH_VERSION)],
+            [metadata.annotations.get(name) for name in HASH_ANNOTATIONS],
             ready is not None and ready.observed_generation == metadata.generation,
             status.amis,
             *({each.id for each in some} for some in (status.subnets, status.security_groups)),
@@ -101,7 +102,11 @@ class Ec2NodeClassReconciler:
             await hook(claims)
         if error is not None:
             raise error
-        return Kept(RECHECK_SECONDS)
+        shifted = await self.shifts.away_from() if self.shifts is not None else frozenset()
+        zones = {
+            each.zone: each.zone_id for each in status.subnets if not shifted.isdisjoint((each.zone, each.zone_id))
+        }
+        return Kept(RECHECK_SECONDS, shifted_zones=zones)
 
     async def _finalize(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         if TERMINATION_FINALIZER not in node_class.metadata.finalizers:
@@ -121,8 +126,9 @@ class Ec2NodeClassReconciler:
         return await self._patch(node_class, {"metadata": {"finalizers": finalizers}})
 
     async def _write_hash(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
-        """Write the hash. If the version changed, first write it to the claims, except those that have drifted."""
-        annotations = {CLASS_HASH: class_hash(node_class), CLASS_HASH_VERSION: HASH_VERSION}
+        """Write the hashes. If the version changed, first write them to the claims, except those that have drifted."""
+        ca_bundle = self._resolvers.cluster.ca_bundle
+        annotations = dict.fromkeys(HASH_ANNOTATIONS) | hash_annotations(node_class, ca_bundle)
         present = node_class.metadata.annotations
         if all(present.get(name) == value for name, value in annotations.items()):
             return node_class
@@ -131,11 +137,11 @@ class Ec2NodeClassReconciler:
                 await self._update_claim_hash(claim, annotations)
         return await self._patch(node_class, {"metadata": {"annotations": annotations}})
 
-    async def _update_claim_hash(self, claim: NodeClaim, annotations: dict[str, str]) -> None:
+    async def _update_claim_hash(self, claim: NodeClaim, annotations: Mapping[str, str | None]) -> None:
         if claim.metadata.annotations.get(CLASS_HASH_VERSION) == HASH_VERSION:
             return
         drifted = find(claim.status.conditions, DRIFTED) is not None
-        written = {name: value for name, value in annotations.items() if not (drifted and name == CLASS_HASH)}
+        written = {CLASS_HASH_VERSION: HASH_VERSION} if drifted else annotations
         patch = Patch({"metadata": {"annotations": written}}, claim.metadata.resource_version)
         await self._cluster.patch(NODE_CLAIM, claim.key, patch)
 

@@ -29,6 +29,7 @@ from dovetail.cloud.aws.launch.dry_run import LaunchDryRun, dry_run_options
 from dovetail.cloud.aws.launch.launch_options import LaunchOption
 from dovetail.cloud.aws.launch.launch_templates import LaunchTemplates
 from dovetail.cloud.aws.launch.launcher import LaunchDependencies, Launcher
+from dovetail.cloud.aws.nodeclass_hash import stamped
 from dovetail.cloud.aws.nodeclass_status import Ec2NodeClassReconciler, Resolvers
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations, ExpiredReservations
@@ -82,14 +83,7 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsCli
     aws, unavailable = aws or AwsClients(), UnavailableOfferings(clock)
     prices = Prices(aws, clock, isolated=settings.isolated_vpc)
     margins = Margins(settings.vm_memory_overhead_percent, settings.reserved_enis)
-    resolvers = Resolvers(
-        subnets=Subnets(aws, clock),
-        groups=SecurityGroups(aws, clock),
-        images=Amis(aws, clock),
-        reservations=CapacityReservations(aws, clock),
-        profiles=InstanceProfiles(aws, clock, settings.cluster_name),
-        cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint),
-    )
+    resolvers = _build_resolvers(aws, clock, settings)
     instances = Instances(aws, settings.cluster_name)
     templates = LaunchTemplates(aws, clock, settings.cluster_name)
     dependencies = LaunchDependencies(
@@ -102,7 +96,11 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsCli
         unavailable=unavailable,
     )
     nodeclass_reconciler = Ec2NodeClassReconciler(cluster, clock, resolvers)
-    nodeclass_reconciler.cleanups.append(templates.delete_all)
+    launcher = Launcher(dependencies)
+    nodeclass_reconciler.cleanups += [templates.delete_all, launcher.forget_class]
+    shifts = nodeclass_reconciler.shifts = ZonalShifts(
+        aws, clock, resolvers.cluster, enabled=settings.enable_zonal_shift
+    )
     observed_memory = ObservedMemory(cluster)
     nodeclass_reconciler.claim_hooks += [ExpiredReservations(cluster, instances), observed_memory]
     return AwsParts(
@@ -117,8 +115,19 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsCli
         nodeclass_reconciler=nodeclass_reconciler,
         instances=instances,
         templates=templates,
-        launcher=Launcher(dependencies),
-        shifts=ZonalShifts(aws, clock, resolvers.cluster, enabled=settings.enable_zonal_shift),
+        launcher=launcher,
+        shifts=shifts,
+    )
+
+
+def _build_resolvers(aws: AwsClients, clock: Clock, settings: Settings) -> Resolvers:
+    return Resolvers(
+        subnets=Subnets(aws, clock, settings.subnet_refresh_interval),
+        groups=SecurityGroups(aws, clock),
+        images=Amis(aws, clock, settings.ami_refresh_interval),
+        reservations=CapacityReservations(aws, clock),
+        profiles=InstanceProfiles(aws, clock, settings.cluster_name),
+        cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint, settings.cluster_ca_bundle),
     )
 
 
@@ -145,9 +154,9 @@ class AwsProvider:
         return INSTANCE_LABELS | OFFERING_LABELS
 
     @property
-    def node_class_label(self) -> str:
+    def node_class_labels(self) -> frozenset[str]:
         """The label that names the EC2NodeClass of a node."""
-        return NODE_CLASS_LABEL
+        return frozenset({NODE_CLASS_LABEL})
 
     @property
     def can_drift(self) -> bool:
@@ -197,6 +206,7 @@ class AwsProvider:
             node_class = _ready(node_class, claim.spec.node_class_ref.name)
         elif node_class is None:
             return without_capacity(found)
+        node_class = stamped(node_class, self.parts.resolvers.cluster.ca_bundle)
         effective = with_kubelet(node_class, claim.spec.kubelet)
         types = await self.types_of(effective)
         if found is None:

@@ -10,7 +10,7 @@ import hashlib
 from dovetail.cloud.kwok.offering_selection import SelectedOffering
 from dovetail.model.catalog import Instance
 from dovetail.model.kube_object import ObjectMeta
-from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS
+from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS, provider_domain
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.requirements import Requirement
@@ -83,10 +83,12 @@ def instance_of(node: Node) -> Instance:
 
 
 def _labels(claim: NodeClaim, choice: SelectedOffering) -> dict[str, str]:
-    requirements = claim.requirements.add(choice.instance_type.requirements, choice.offering.requirements)
+    defined = choice.instance_type.requirements.add(choice.offering.requirements)
+    requirements = claim.requirements.add(defined)
+    settled = requirements.labels().items()
     return {
         **claim.metadata.labels,
-        **requirements.labels(),
+        **{key: value for key, value in settled if key in defined or not provider_domain(key)},
         OS: _single_value(requirements.get(OS), "linux"),
         ARCH: _single_value(requirements.get(ARCH), "amd64"),
         HOSTNAME: _hostname(claim),

@@ -171,9 +171,9 @@ class KwokProvider:
         return self._well_known
 
     @property
-    def node_class_label(self) -> str:
+    def node_class_labels(self) -> frozenset[str]:
         """The label that names the KWOKNodeClass of a node."""
-        return f"{GROUP}/{NODE_CLASS_KIND.lower()}"
+        return frozenset({f"{GROUP}/{NODE_CLASS_KIND.lower()}"})
 
     def supports(self, ref: NodeClassRef) -> bool:
         """Whether the reference is to a KWOKNodeClass."""

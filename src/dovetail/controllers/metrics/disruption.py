@@ -124,6 +124,7 @@ class DisruptionMetrics:
             reason=method.reason.lower(),
             consolidation_type=kind,
         )
+        self._metrics.observe("karpenter_scheduler_scheduling_duration_seconds", seconds, controller="disruption")
         self._eligible[method.reason.lower()] = plan.eligible
         self._refusals[method.name] = Counter(map(_CODE, plan.refusals))
         taken = {each.name for command in plan.commands for each in command.candidates}

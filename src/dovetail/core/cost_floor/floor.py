@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import highspy
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +30,13 @@ from dovetail.model.resources import CPU, MEMORY, PODS, Resources
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import tolerates
 
+WITHOUT_SOLVER = ""
+"""Why no floor can be computed in this installation; empty if it can."""
+try:
+    import highspy
+except ModuleNotFoundError:
+    WITHOUT_SOLVER = "the lower bound of the cost needs HiGHS: pip install 'dovetail[highs]'"
+
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
@@ -42,13 +48,15 @@ EXACT = 1e-9
 
 
 class BoundUnavailable(Exception):
-    """The LP solver found no optimal solution."""
+    """The LP solver is not installed, or found no optimal solution."""
 
 
 class LinearProgram:
     """Kinds of pods with their requests, offers with size and price, and which kinds each offer admits."""
 
     def __init__(self, needs: Array, sizes: Array, prices: Array, allowed: Mask) -> None:
+        if WITHOUT_SOLVER:
+            raise BoundUnavailable(WITHOUT_SOLVER)
         self.needs = needs
         self.sizes = sizes
         self.prices = prices
@@ -72,7 +80,7 @@ class LinearProgram:
             self._chosen[kinds, offers] = True
             self._add_pairs(kinds, offers)
 
-    def _new_solver(self) -> highspy.Highs:
+    def _new_solver(self) -> "highspy.Highs":
         """Rows: pods of each kind, and resources of each offer. Columns: the number of nodes of each offer."""
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
         solver.setOptionValue("output_flag", False)  # noqa: FBT003 - the signature of highspy
@@ -122,7 +130,7 @@ class LinearProgram:
         return dual[:kinds], self.needs @ -dual[kinds:].reshape(self.sizes.shape).T
 
 
-def _add(solver: highspy.Highs, costs: Array, rows: npt.NDArray[np.integer], values: Array) -> None:
+def _add(solver: "highspy.Highs", costs: Array, rows: npt.NDArray[np.integer], values: Array) -> None:
     """Add columns; row i of `rows` and `values` has the entries of column i."""
     number, wide = rows.shape
     solver.addCols(

@@ -241,8 +241,13 @@ def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: ObjectRef) -> I
     elif pool in snapshot.unread.pools:
         bad = str(snapshot.unread.pools[pool])
         yield Refusal(RefusalCode.UNREADABLE, about, permanent=True, nodepool=pool, detail=bad)
-    elif pool not in snapshot.nodepools or pool not in snapshot.catalogs:
+    elif pool not in snapshot.nodepools:
         yield Refusal(RefusalCode.NODE_POOL_MISSING, about, permanent=True, nodepool=pool)
+    elif pool in snapshot.missing_catalogs:
+        yield Refusal(RefusalCode.NO_CATALOG, about, nodepool=pool, detail=snapshot.missing_catalogs[pool])
+    elif pool not in snapshot.catalogs:
+        kind = snapshot.nodepools[pool].node_class_ref.label
+        yield Refusal(RefusalCode.NO_PROVIDER, about, permanent=True, nodepool=pool, detail=kind)
     paused = snapshot.pause_of(pool)
     if paused is not None:
         until, by = paused.until, paused.by
@@ -254,14 +259,13 @@ def still_blocks(block: Refusal, *, bounded: bool) -> bool:
     return not bounded or block.code == RefusalCode.DO_NOT_DISRUPT_POD
 
 
-def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
+def pod_blocks(node: ClusterNode, snapshot: Snapshot, cache: CandidateCache | None = None) -> list[Refusal]:
     """Every pod of the node that blocks its disruption: annotations, the longest protection first; then PDBs."""
-    return _pod_blocks(_facts(node, snapshot), snapshot)
+    return _pod_blocks(_facts(node, snapshot, cache), snapshot)
 
 
-def _facts(node: ClusterNode, snapshot: Snapshot) -> NodeFacts:
-    """The facts of one node, without a cache."""
-    cache = CandidateCache()
+def _facts(node: ClusterNode, snapshot: Snapshot, cache: CandidateCache | None) -> NodeFacts:
+    cache = cache or CandidateCache()
     cache.use_snapshot(snapshot)
     return cache.facts(node)
 
@@ -288,9 +292,9 @@ def _pod_blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
     return blocks
 
 
-def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
+def build_candidate(node: ClusterNode, snapshot: Snapshot, cache: CandidateCache | None = None) -> Candidate:
     """A candidate for a node, whether or not something blocks its disruption."""
-    return _candidate(_facts(node, snapshot), snapshot)
+    return _candidate(_facts(node, snapshot, cache), snapshot)
 
 
 def _candidate(facts: NodeFacts, snapshot: Snapshot) -> Candidate:

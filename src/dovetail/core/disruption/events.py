@@ -34,6 +34,7 @@ _OF_THE_NODE = frozenset(
         RefusalCode.DO_NOT_DISRUPT_NODE,
         RefusalCode.NO_NODE_POOL,
         RefusalCode.NODE_POOL_MISSING,
+        RefusalCode.NO_CATALOG,
     }
 )
 _OF_PODS = frozenset({RefusalCode.DO_NOT_DISRUPT_POD, RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.UNKNOWN_DEVICES})

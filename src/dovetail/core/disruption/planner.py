@@ -69,6 +69,8 @@ class PassPlan:
     """What each method that was tried proposes, whether or not it acts in this pass."""
     wakeup_at: datetime | None = None
     """If no command starts: when a pass over the same cluster could decide differently; None if no time is known."""
+    context: PassContext | None = field(default=None, compare=False, repr=False)
+    """The pass that was planned, for explanations."""
 
     @property
     def saving(self) -> float:
@@ -124,6 +126,7 @@ def plan_pass(context: PassContext, *, thorough: bool = False, methods: Sequence
         },
         commands_by_method={plan.method.name: plan.commands for plan in plans},
         wakeup_at=None if commands else context.wakeup_at,
+        context=context,
     )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dovetail.core.disruption.delays import expiration_without_budgets
+from dovetail.core.disruption.delays import budgets_apply, expiration_without_budgets
+from dovetail.core.explain.budget_obstacles import MOST_WINDOWS
 from dovetail.model.budget import Budget, BudgetWindow
 from dovetail.model.instants import add, subtract
 from dovetail.model.nodepool import NodePool
@@ -38,6 +39,15 @@ class Allowed:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowedNow:
+    """How many nodes may be disrupted at once for an action at one instant, and after the next change."""
+
+    limit: int | None  # None: no budget is in force
+    changes_at: datetime | None = None  # None: it does not change
+    then: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Calendar:
     """What a NodePool allows, hour by hour from `start`."""
 
@@ -47,10 +57,13 @@ class Calendar:
     fault: str = ""
     without_budgets: Mapping[Action, str] = field(default_factory=dict)
     """Actions without hours because no budget applies to them, and what happens instead."""
+    at: datetime | None = None
+    now: Mapping[Action, AllowedNow] = field(default_factory=dict)
+    """What is allowed at `at`, by action."""
 
 
-def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Calendar:
-    """The limits of each action in each hour, for `total` nodes. A NodePool with an invalid budget allows nothing."""
+def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int, at: datetime | None = None) -> Calendar:
+    """The limits of each action in each hour, and at `at`, for `total` nodes. An invalid budget allows nothing."""
     note = expiration_without_budgets(pool)
     without = {Action.EXPIRATION: note} if note else {}
     actions = {reason: action for reason, action in ACTION_BY_REASON.items() if action not in without}
@@ -63,7 +76,37 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
             known[patterns] = _hour(budgets, patterns, total)
         drawn.append(known[patterns])
     by_action = {action: tuple(each[reason] for each in drawn) for reason, action in actions.items()}
-    return Calendar(start, total, by_action, next((each.fault for each in budgets), ""), without)
+    fault = next((each.fault for each in budgets), "")
+    now = allowed_now(pool, total, at) if at is not None and not fault else {}
+    return Calendar(start, total, by_action, fault, without, at, now)
+
+
+def allowed_now(pool: NodePool, total: int, now: datetime) -> dict[Action, AllowedNow]:
+    """What the budgets of a valid NodePool allow now for each action that they apply to, and when that changes."""
+    found = {}
+    for reason, action in ACTION_BY_REASON.items():
+        if budgets_apply(pool, reason):
+            own = [each for each in pool.budgets if reason in each.reasons]
+            found[action] = _until_change(own, total, now)
+    return found
+
+
+def _until_change(budgets: Sequence[Budget], total: int, now: datetime) -> AllowedNow:
+    """Follow the edges of the windows to the first one at which the limit is another."""
+    limit = _limit(budgets, total, now)
+    at = now
+    for _ in range(MOST_WINDOWS):
+        edges = [edge for each in budgets if (edge := each.closes_at(at) or each.opens_at(at)) is not None]
+        if not edges:
+            break
+        at = min(edges)
+        if (then := _limit(budgets, total, at)) != limit:
+            return AllowedNow(limit, at, then)
+    return AllowedNow(limit)
+
+
+def _limit(budgets: Sequence[Budget], total: int, at: datetime) -> int | None:
+    return min((each.limit(total) for each in budgets if each.in_force(at)), default=None)
 
 
 class _Pattern(NamedTuple):

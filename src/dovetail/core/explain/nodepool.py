@@ -1,4 +1,4 @@
-"""Explains a NodePool: its budgets now and their next change, what they allow for each reason, and its limits."""
+"""Explains a NodePool: what its nodes wait for, its budgets now and their next change, and its limits."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +7,19 @@ from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, count_
 from dovetail.core.disruption.delays import expiration_without_budgets
 from dovetail.core.disruption.events import unreadable_objects
 from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
+from dovetail.core.explain.missing_catalogs import ignored_nodepools, missing_catalogs
+from dovetail.core.explain.node import explain_nodes
+from dovetail.core.explain.shared_causes import pool_verdict
+from dovetail.model.annotated_fields import dropped_fields
 from dovetail.model.budget import Budget
+from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
 from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.verdict import PoolVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +55,16 @@ class PoolExplanation:
     changes_at: dict[Reason, datetime | None]
     limits: tuple[Limit, ...]
     nodes: tuple[ClusterNode, ...]
+    verdict: PoolVerdict
     expires: str = ""  # how nodes expire, if no budget applies to that
     fault: str = ""
+    no_catalog: str = ""  # why its instance types are not known, or that no provider manages it
+    dropped: tuple[Fault, ...] = ()  # requested fields that the installed CRD dropped
     unreadable: str = ""  # objects that cannot be read, because of which nodes of the pool are not disrupted
 
 
-def explain_pool(pool: NodePool, context: PassContext) -> PoolExplanation:
-    """Explain one NodePool."""
+def explain_pool(pool: NodePool, context: PassContext, plan: PassPlan | None = None) -> PoolExplanation:
+    """Explain one NodePool. `plan`: a thorough one, if known."""
     snapshot = context.snapshot
     nodes = snapshot.nodes_by_pool.get(pool.name, ())
     counts = count_nodes(nodes)
@@ -73,10 +83,19 @@ def explain_pool(pool: NodePool, context: PassContext) -> PoolExplanation:
             Limit(name, limit, used.get(name, Quantity.of(0))) for name, limit in sorted(pool.spec.limits.items())
         ),
         nodes=nodes,
+        verdict=pool_verdict(explain_nodes(nodes, context, plan), context),
         expires=expiration_without_budgets(pool),
         fault=fault,
+        no_catalog=_no_catalog(pool, snapshot),
+        dropped=dropped_fields(pool),
         unreadable=_unreadable(nodes, snapshot),
     )
+
+
+def _no_catalog(pool: NodePool, snapshot: Snapshot) -> str:
+    if pool.name in ignored_nodepools(snapshot):
+        return f"no provider manages node classes of {ignored_nodepools(snapshot)[pool.name]}: the NodePool is ignored"
+    return next((str(each) for each in missing_catalogs(snapshot, (pool.name,))), "")
 
 
 def _unreadable(nodes: tuple[ClusterNode, ...], snapshot: Snapshot) -> str:

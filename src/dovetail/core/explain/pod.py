@@ -1,28 +1,37 @@
-"""Explains a pod: its node or why it has none, what protects it, and which PDBs may block its eviction."""
+"""Explains a pod: its node or why it has none, what protects it, and which PDBs may block its eviction.
 
+A pending pod is explained in the order of kube-scheduler's filters, then by NodePool. Failed node selectors and
+resources are named with what the nodes have.
+"""
+
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.pdbs import find_block, matching
+from dovetail.core.pdbs import find_block, matching, protection_refusal
 from dovetail.core.provisioning.plan import plan_provisioning
-from dovetail.core.wording import message
+from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives
+from dovetail.core.scheduling.unschedulable import NODE_AFFINITY, insufficient
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.do_not_disrupt import Protection, protection
 from dovetail.model.kube_object import Key
-from dovetail.model.pod import Pod
+from dovetail.model.pod import Pod, spec_requests
 from dovetail.model.refusal import Refusal, pod_ref
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import ZERO
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.verdict import LabelMismatch, ObstacleGroup, PodOutcome, PodVerdict, ResourceShortage
 
 
 @dataclass(frozen=True)
 class PodExplanation:
-    """The node of a pod and what keeps it there. `waits` says why it has no node, or which node it will get."""
+    """The node of a pod and what keeps it there, or why it has none."""
 
     pod: Pod
     at: datetime
     node: ClusterNode | None
-    waits: str
+    verdict: PodVerdict
     protection: Protection
     pdbs: tuple[PodDisruptionBudget, ...]
     block: Refusal | None
@@ -41,43 +50,84 @@ def find_pod(snapshot: Snapshot, key: Key) -> tuple[Pod, ClusterNode | None] | N
 def explain_pod(pod: Pod, node: ClusterNode | None, context: PassContext) -> PodExplanation:
     """Explain one pod."""
     snapshot = context.snapshot
+    protected, block = protection(pod, snapshot.at), find_block(pod, snapshot.pdbs)
+    if node is not None:
+        held = protection_refusal(pod_ref(pod.key), pod, protected) if protected.active else None
+        obstacles = tuple(ObstacleGroup(each, (pod.key,)) for each in (held, block) if each is not None)
+        verdict = PodVerdict(outcome=PodOutcome.RUNS, node=node.name, obstacles=obstacles)
+    else:
+        verdict = _pending(pod, context)
     return PodExplanation(
         pod=pod,
         at=snapshot.at,
         node=node,
-        waits="" if node is not None else _why_it_waits(pod, context),
-        protection=protection(pod, snapshot.at),
+        verdict=verdict,
+        protection=protected,
         pdbs=tuple(matching(pod, snapshot.pdbs)),
-        block=find_block(pod, snapshot.pdbs),
+        block=block,
         unreadable=str((snapshot.unread_on(node) if node is not None else None) or snapshot.unread.everywhere or ""),
     )
 
 
-def _why_it_waits(pod: Pod, context: PassContext) -> str:
+def _pending(pod: Pod, context: PassContext) -> PodVerdict:
     """Why a pod has no node: it needs none, kube-scheduler handles it, or the result of provisioning."""
     if pod.terminal:
-        return f"it has ended ({pod.status.phase})"
+        return PodVerdict(outcome=PodOutcome.ENDED, phase=pod.status.phase)
     if pod.deleting:
-        return "it is being deleted"
+        return PodVerdict(outcome=PodOutcome.DELETING)
     if pod.node_name:
-        return f"bound to node {pod.node_name}, which is not in the snapshot"
+        return PodVerdict(outcome=PodOutcome.NODE_MISSING, node=pod.node_name)
     if pod.status.nominated_node_name:
-        return f"preempts pods on node {pod.status.nominated_node_name}"
+        return PodVerdict(outcome=PodOutcome.PREEMPTS, node=pod.status.nominated_node_name)
     if not pod.provisionable:
-        return "kube-scheduler has not marked it unschedulable"
+        return PodVerdict(outcome=PodOutcome.NOT_MARKED)
     return _planned(pod, context)
 
 
-def _planned(pod: Pod, context: PassContext) -> str:
+def _planned(pod: Pod, context: PassContext) -> PodVerdict:
     """What provisioning plans for a pod."""
     plan = plan_provisioning(context.snapshot, respect_preferences=context.options.respect_preferences)
     for key, name in plan.node_by_pod:
         if key == pod.key:
-            return f"fits node {name}"
+            return PodVerdict(outcome=PodOutcome.FITS, node=name)
     for launch in plan.launches:
         if any(each.key == pod.key for each in launch.pods):
-            return f"a node of nodepool {launch.claim.nodepool_name} would be launched for it"
+            return PodVerdict(outcome=PodOutcome.LAUNCHES, nodepool=launch.claim.nodepool_name)
     for refusal in plan.refusals:
         if refusal.object == pod_ref(pod.key):
-            return message(refusal)
-    return "provisioning has not considered it"
+            failure = refusal.scheduling
+            failed = {each.reason for each in failure.constraints} if failure is not None else set()
+            return PodVerdict(
+                outcome=PodOutcome.UNSCHEDULABLE,
+                refusal=refusal,
+                labels=tuple(_mismatches(pod, context.snapshot)) if NODE_AFFINITY in failed else (),
+                resources=tuple(_shortages(pod, context.snapshot, failed)),
+            )
+    return PodVerdict(outcome=PodOutcome.NOT_CONSIDERED)
+
+
+def _mismatches(pod: Pod, snapshot: Snapshot) -> Iterator[LabelMismatch]:
+    """The expressions that nodes do not match, in the order written. Of several affinity terms, one is enough."""
+    expressions = dict.fromkeys(each for term in node_alternatives(pod.spec) for each in term.expressions)
+    labels = [(node.labels, Requirements.from_labels(node.labels)) for node in snapshot.nodes]
+    for expression in expressions:
+        term = Alternative([expression])
+        failing = [own for own, requirements in labels if not term.always_matches(requirements)]
+        if failing:
+            found = sorted({own[expression.key] for own in failing if expression.key in own})
+            yield LabelMismatch(str(expression), len(failing), tuple(found))
+
+
+def _shortages(pod: Pod, snapshot: Snapshot, failed: Collection[str]) -> Iterator[ResourceShortage]:
+    """The resources that are insufficient on some nodes and of which no node has enough free."""
+    for resource, requested in sorted(spec_requests(pod.spec).items()):
+        if insufficient(resource) not in failed:
+            continue
+        free = [
+            node.allocatable.get(resource, ZERO) - node.requested.get(resource, ZERO)
+            for node in snapshot.nodes
+            if node.node is not None
+        ]
+        most = max(free, default=ZERO)
+        if most < requested:
+            yield ResourceShortage(resource, str(requested), str(max(most, ZERO)))

@@ -71,6 +71,11 @@ def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
     )
 
 
+def claims_are_missing(holdings: Holdings) -> bool:
+    """Whether instances run although there is no NodeClaim: rather a wrong cluster name or lost claims than leaks."""
+    return not holdings.all_claims and any(not instance.terminating for instance in holdings.instances)
+
+
 def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
     """Nodes with neither NodeClaim nor instance that are not ready."""
     claimed = {claim.status.provider_id for claim in holdings.all_claims}

@@ -36,11 +36,11 @@ def judge_node_class(*, found: bool, deleting: bool, ready: Condition | None) ->
     return ConditionVerdict(NODE_CLASS_READY)
 
 
-def judge_validation(faults: Iterable[Fault]) -> ConditionVerdict:
-    """The `ValidationSucceeded` condition, with every fault in its message."""
+def judge_validation(faults: Iterable[Fault], dropped: Iterable[Fault] = ()) -> ConditionVerdict:
+    """The `ValidationSucceeded` condition, with every fault in its message; fields that were `dropped` are no fault."""
     found = [str(fault) for fault in faults]
     if not found:
-        return ConditionVerdict(VALIDATION_SUCCEEDED)
+        return ConditionVerdict(VALIDATION_SUCCEEDED, message="; ".join(map(str, dropped))[:1024])
     return ConditionVerdict(VALIDATION_SUCCEEDED, "False", "NodePoolValidationFailed", "; ".join(found)[:1024])
 
 

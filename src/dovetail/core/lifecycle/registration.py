@@ -3,7 +3,8 @@
 `judge_liveness` applies the timeouts of launch and registration, after which a claim is deleted. `plan_registration`
 finds the node by provider ID and computes its patch: the termination finalizer, the owner reference, the claim's
 labels, annotations and taints, and no unregistered taint. `judge_initialization` computes the `Initialized` condition,
-which has no timeout. `stage_of` names the stage of a node for display.
+which has no timeout. `judge_consistency` compares the node's capacity with that of its instance type. `stage_of` names
+the stage of a node for display.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from dovetail.model.instants import add
 from dovetail.model.kube_object import OwnerReference
 from dovetail.model.labels import DO_NOT_SYNC_TAINTS, REGISTERED, TERMINATION_FINALIZER
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import INITIALIZED, LAUNCHED, NodeClaim
+from dovetail.model.nodeclaim import CONSISTENT_STATE_FOUND, INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.resources import ZERO
 from dovetail.model.snapshot import ClusterNode
@@ -24,6 +25,7 @@ from dovetail.model.taints import UNREGISTERED_TAINT, Taint, is_ephemeral
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
+MINIMUM_CAPACITY = 0.9  # share of the expected capacity that a node must have
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,26 @@ def judge_initialization(claim: NodeClaim, node: Node | None) -> ConditionVerdic
 
 def _awaiting(reason: str, message: str) -> ConditionVerdict:
     return ConditionVerdict(INITIALIZED, "Unknown", reason, message)
+
+
+def find_inconsistencies(claim: NodeClaim, node: Node) -> tuple[str, ...]:
+    """Each requested resource of which the node has less than 90% of the capacity that its instance type promised."""
+    found = []
+    for name, amount in sorted(claim.spec.resources.requests.items()):
+        expected, actual = claim.status.capacity.get(name, ZERO), node.status.capacity.get(name, ZERO)
+        if amount and expected and actual.number < MINIMUM_CAPACITY * expected.number:
+            share = 100 * actual.number / expected.number
+            found.append(f"Expected {expected} of resource {name}, but found {actual} ({share:.1f}% of expected)")
+    return tuple(found)
+
+
+def judge_consistency(claim: NodeClaim, node: Node) -> ConditionVerdict:
+    """The `ConsistentStateFound` condition of an initialized claim."""
+    if find_inconsistencies(claim, node):
+        return ConditionVerdict(
+            CONSISTENT_STATE_FOUND, "False", "ConsistencyCheckFailed", "Consistency check failed; see the events"
+        )
+    return ConditionVerdict(CONSISTENT_STATE_FOUND)
 
 
 def stage_of(each: ClusterNode) -> str:

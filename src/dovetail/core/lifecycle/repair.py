@@ -70,7 +70,8 @@ class Breaker:
 
 def symptoms(node: Node, statements: Iterable[ProviderRepairPolicy]) -> list[tuple[Condition, ProviderRepairPolicy]]:
     """The unhealthy conditions of a node, with the provider's policy for each."""
-    policies = {(each.condition_type, each.status): each for each in statements}
+    labels = node.metadata.labels
+    policies = {(each.condition_type, each.status): each for each in statements if each.applies_to(labels)}
     found = ((condition, policies.get((condition.type, condition.status))) for condition in node.status.conditions)
     return [(condition, statement) for condition, statement in found if statement is not None]
 

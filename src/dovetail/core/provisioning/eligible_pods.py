@@ -15,7 +15,14 @@ from dovetail.core.pdbs import find_block, fully_blocks, matching
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.conditions import READY, is_true
 from dovetail.model.do_not_disrupt import protection
-from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
+from dovetail.model.labels import (
+    CAPACITY_TYPE,
+    CAPACITY_TYPES,
+    NODEPOOL,
+    is_restricted,
+    provider_label_remedy,
+    unknown_provider_label,
+)
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelectorRequirement, Pod
 from dovetail.model.refusal import RESOURCE_CLAIMS, Refusal, RefusalCode, pod_ref
@@ -122,6 +129,8 @@ def _expression_problem(expression: NodeSelectorRequirement) -> str:
         return "node affinity by matchFields is not supported; use matchExpressions on a label"
     if is_restricted(expression.key):
         return f"label {expression.key} is restricted; pods cannot select nodes by it"
+    if problem := unknown_provider_label(expression.key):
+        return f"label {expression.key} {problem}; {provider_label_remedy(expression.key)}"
     try:
         Requirement.of(expression.key, expression.operator, expression.values)
     except ValueError as error:

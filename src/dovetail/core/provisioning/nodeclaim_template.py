@@ -1,16 +1,18 @@
 """Turns a finished draft into the NodeClaim to create.
 
 The claim lists every instance type that holds its pods, cheapest first and at most `MAX_TYPES`, and leaves the choice
-to the provider. Its labels, annotations, finalizer and owner are those that Karpenter sets.
+to the provider. Its labels, annotations, finalizer and owner are those that Karpenter sets. Where `minValues` of the
+NodePool are relaxed, those of the claim are what its types have, and an annotation says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from dovetail.core.lifecycle.nodepool_hash import hash_annotations
 from dovetail.core.provisioning.launch_backoff import Backoffs, launch_annotations
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.draft_options import count_values
 from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS, CandidateType
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kube_object import ObjectMeta, OwnerReference
@@ -18,12 +20,14 @@ from dovetail.model.labels import (
     CAPACITY_TYPE,
     HOSTNAME,
     INSTANCE_TYPE,
+    MIN_VALUES_RELAXED,
     NODEPOOL,
     TERMINATION_FINALIZER,
+    provider_domain,
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
-from dovetail.model.nodepool import NodeRequirement
-from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.nodepool import NodePool, NodeRequirement
+from dovetail.model.requirements import EXISTS, Requirement, Requirements
 from dovetail.model.resources import Quantity, Resources, add
 
 MAX_TYPES = 600
@@ -36,14 +40,16 @@ def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
     pool = draft.template.pool
     template = pool.spec.template.spec
     ordered = draft.choices[:MAX_TYPES]
+    types = [each.type for each in ordered]
+    relaxed = _relaxed_min_values(draft, types)
     return NodeClaim(
-        metadata=_metadata(draft, backoffs),
+        metadata=_metadata(draft, backoffs, {MIN_VALUES_RELAXED: "true"} if _are_lower(relaxed, pool) else {}),
         spec=NodeClaimSpec(
             taints=template.taints,
             startup_taints=template.startup_taints,
-            requirements=_requirements(draft, [each.type for each in ordered]),
+            requirements=_requirements(draft, types, relaxed),
             resources=ClaimResources(requests=add(draft.requests, _least_overhead(ordered))),
-            node_class_ref=template.node_class_ref,
+            node_class_ref=template.node_class_ref.as_v1,
             termination_grace_period=template.termination_grace_period,
             expire_after=pool.hard_expire_after,
             kubelet=template.kubelet,
@@ -51,9 +57,26 @@ def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
     )
 
 
-def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeRequirement, ...]:
+def _relaxed_min_values(draft: Draft, types: list[InstanceType]) -> dict[str, int]:
+    """The `minValues` of a claim whose NodePool's are relaxed, by label: at most as many values as the types have."""
+    written = draft.template.pool.requirements if draft.template.relaxed else Requirements({})
+    return {
+        key: min(each.min_values, count_values(types, draft.requirements.get(key)))
+        for key, each in written.items()
+        if each.min_values is not None
+    }
+
+
+def _are_lower(relaxed: Mapping[str, int], pool: NodePool) -> bool:
+    return any(number < (pool.requirements.get(key).min_values or 0) for key, number in relaxed.items())
+
+
+def _requirements(draft: Draft, types: list[InstanceType], relaxed: Mapping[str, int]) -> tuple[NodeRequirement, ...]:
     capacity_types = _capacity_types(draft, types)
-    narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(capacity_types))]))
+    added = [Requirement.of(key, EXISTS, (), number) for key, number in relaxed.items() if number]
+    narrowed = draft.requirements.add(
+        Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(capacity_types)), *added])
+    )
     written = [
         msgspec.convert(entry, NodeRequirement)
         for entry in narrowed.to_wire()
@@ -63,7 +86,7 @@ def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeRequirem
         key=INSTANCE_TYPE,
         operator="In",
         values=tuple(each.name for each in types),
-        min_values=draft.requirements.get(INSTANCE_TYPE).min_values,
+        min_values=narrowed.get(INSTANCE_TYPE).min_values,
     )
     return (*written, by_price)
 
@@ -90,14 +113,16 @@ def _least_overhead(choices: Sequence[CandidateType]) -> Resources:
     return least
 
 
-def _metadata(draft: Draft, backoffs: Backoffs) -> ObjectMeta:
+def _metadata(draft: Draft, backoffs: Backoffs, marks: Mapping[str, str]) -> ObjectMeta:
     template, requirements = draft.template, draft.requirements
     pool, defined, well_known = template.pool, template.defined, template.well_known
     ref = pool.node_class_ref
     custom = {
         requirement.key: requirement.any()
         for requirement in requirements.values()
-        if requirement.key in defined - well_known and requirement.key not in NEVER_ON_CLAIMS
+        if requirement.key in defined - well_known
+        and requirement.key not in NEVER_ON_CLAIMS
+        and not provider_domain(requirement.key)  # the instance sets these when it has the property
     }
     return ObjectMeta(
         generate_name=f"{pool.name}-",
@@ -105,6 +130,7 @@ def _metadata(draft: Draft, backoffs: Backoffs) -> ObjectMeta:
         annotations={
             **pool.spec.template.metadata.annotations,
             **hash_annotations(pool),
+            **marks,
             **launch_annotations(draft, backoffs),
         },
         finalizers=(TERMINATION_FINALIZER,),  # set at creation, so that no instance can be launched without it

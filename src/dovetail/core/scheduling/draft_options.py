@@ -11,7 +11,7 @@ are too small. With `minValues` or host ports all types have to be checked.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from operator import ge
 
@@ -21,9 +21,11 @@ import numpy.typing as npt
 from dovetail.core.scheduling.host_ports import HostPort, conflict
 from dovetail.core.scheduling.instance_type_table import CandidateType, InstanceTypeTable, Mask
 from dovetail.core.scheduling.node_affinity import Alternative
+from dovetail.model.catalog import InstanceType
 from dovetail.model.requirements import Requirement, Requirements
 
 UNLIMITED = float("inf")
+NO_TYPE = "no instance type met all requirements"
 
 
 class DraftOptions:
@@ -71,7 +73,7 @@ class DraftOptions:
             return self
         left = self.type_table.left_by(self._offerings, requirements, {each.key for each in wanted.expressions})
         if not left.any():
-            return "no instance type met all requirements"
+            return NO_TYPE
         return DraftOptions(self.type_table, requirements, left)
 
     def within(self, key: str, domains: Sequence[str]) -> "DraftOptions":
@@ -159,10 +161,8 @@ class DraftOptions:
 
     def _diverse(self, positions: list[int]) -> bool:
         for key, least in self.diversity.items():
-            admitted = self.requirements.get(key)
-            own = (self.choice(each).type.requirements.get(key) for each in positions)
-            offered = {value for each in own if not each.complement for value in each.values if admitted.has(value)}
-            if len(offered) < least:
+            types = (self.choice(each).type for each in positions)
+            if count_values(types, self.requirements.get(key)) < least:
                 return False
         return True
 
@@ -178,6 +178,12 @@ class DraftOptions:
     def choice(self, position: int) -> CandidateType:
         """The type at a position."""
         return self.type_table.choices[int(self.types[position])]
+
+
+def count_values(types: Iterable[InstanceType], admitted: Requirement) -> int:
+    """The number of values of a label that these types have and a requirement admits."""
+    own = (each.requirements.get(admitted.key) for each in types)
+    return len({value for each in own if not each.complement for value in each.values if admitted.has(value)})
 
 
 def root_options(type_table: InstanceTypeTable, allowed: Mask | None = None) -> DraftOptions:

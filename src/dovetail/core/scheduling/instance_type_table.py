@@ -25,7 +25,7 @@ from dovetail.core.scheduling.host_ports import HostPort
 from dovetail.core.scheduling.resource_vector import ResourceUnits, any_negative
 from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType, Offering
-from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
+from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, is_node_class_label, provider_domain
 from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirement, Requirements
 from dovetail.model.resources import ZERO, Quantity, Resources, subtract
@@ -146,6 +146,7 @@ class _CachedTable:
     types: tuple[InstanceType, ...]
     well_known: frozenset[str]
     daemons: Daemons
+    relax_min_values: bool
     type_table: InstanceTypeTable
 
     def made_from(self, pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> bool:
@@ -157,6 +158,7 @@ class _CachedTable:
             and self.pool.equal_ignoring_counts(pool)
             and self.well_known == snapshot.well_known
             and self.daemons == daemons
+            and self.relax_min_values == snapshot.relax_min_values
         )
 
 
@@ -170,9 +172,8 @@ def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Res
         if known.made_from(pool, snapshot, daemons, units):
             return known.type_table
     type_table = InstanceTypeTable(read_template(pool, snapshot, daemons), units)
-    _RECENT_TABLES.append(
-        _CachedTable(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, type_table)
-    )
+    types, relaxed = snapshot.catalogs.get(pool.name, ()), snapshot.relax_min_values
+    _RECENT_TABLES.append(_CachedTable(pool, types, snapshot.well_known, daemons, relaxed, type_table))
     return type_table
 
 
@@ -191,12 +192,16 @@ class CandidateType:
 
 @dataclass(frozen=True, eq=False)
 class NodePoolTemplate:
-    """The requirements of new nodes of a NodePool, and the instance types they may have."""
+    """The requirements of new nodes of a NodePool, and the instance types they may have.
+
+    With `relaxed`, the requirements are without `minValues`: a NodeClaim gets as many as its types have.
+    """
 
     pool: NodePool
     requirements: Requirements
     choices: tuple[CandidateType, ...]
     well_known: frozenset[str]
+    relaxed: bool = False
 
     @lazy
     def defined(self) -> frozenset[str]:
@@ -215,7 +220,9 @@ def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> NodeP
     """The template of a NodePool; `choices` is empty when no type is compatible."""
     ref = pool.node_class_ref
     fixed = {NODEPOOL: pool.name, ref.label: ref.name, **dict.fromkeys(LIFECYCLE_LABELS, "true")}
-    requirements = pool.requirements.add(Requirements.from_labels(fixed))
+    relaxed = snapshot.relax_min_values
+    own = pool.requirements.without_min_values() if relaxed else pool.requirements
+    requirements = own.add(Requirements.from_labels(fixed))
     types = fitting_types(snapshot.catalogs.get(pool.name, ()), requirements, snapshot.well_known)
     taints = pool.spec.template.spec.taints
     choices = []
@@ -223,16 +230,29 @@ def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> NodeP
         narrowed = requirements.add(each.requirements)
         running = daemons.running_on(narrowed, taints, snapshot.well_known | frozenset(narrowed))
         choices.append(CandidateType(each, running.overhead, running.ports))
-    return NodePoolTemplate(pool, requirements, tuple(choices), snapshot.well_known)
+    return NodePoolTemplate(pool, requirements, tuple(choices), snapshot.well_known, relaxed)
 
 
 def fitting_types(
     types: Iterable[InstanceType], requirements: Requirements, well_known: frozenset[str]
 ) -> Iterable[InstanceType]:
-    """The types that meet the requirements and have an available offering that does."""
+    """The types that meet the requirements and have an available offering that does.
+
+    A required label of a provider must be one that the type or an offering sets: no other instance ever gets it.
+    """
+    required = {
+        key
+        for key, wanted in requirements.items()
+        if not wanted.tolerates_absence and provider_domain(key) and not is_node_class_label(key)
+    }
     return (
         each
         for each in types
         if each.requirements.intersects(requirements) is None
+        and all(key in each.requirements or _offered(each, key) for key in required)
         and any(True for _ in each.compatible_offerings(requirements, well_known))
     )
+
+
+def _offered(instance_type: InstanceType, key: str) -> bool:
+    return any(key in offering.requirements for offering in instance_type.offerings)

@@ -129,8 +129,10 @@ class Problem:
     def _free_on(self, row: int) -> list[int]:
         """Allocatable of a node less the requests of its pods, and of its daemon pods that are still to come."""
         node = self.existing_nodes.nodes[row]
-        if self.snapshot.unread_on(node) is not None:
-            return [-1] * len(self.units.names)  # an unreadable object hides how much is free
+        # An unreadable object hides how much is free. A node that a command removes looks free once its pods are
+        # displaced, and its taint does not keep off pods that tolerate it.
+        if node.record is not None or self.snapshot.unread_on(node) is not None:
+            return [-1] * len(self.units.names)
         loses_pods = node.name in self._nodes_losing_pods
         left = left_of(node, self.bound_pods[row], self.units) if loses_pods else self._node_pods.left(node)
         missing = list(self._daemon_needs[row]) if self._daemons else []

@@ -1,26 +1,36 @@
 """Unschedulable pods: which constraint failed on how many nodes, why each NodePool cannot help, and the closest type.
 
 The words are those of kube-scheduler and Karpenter, as in `0/3 nodes are available: 2 Insufficient cpu`. Each node
-counts once, with the first constraint it fails in the order of `docs/concepts/scheduling.md`; for resources, with
-each that is short. Computed against the state at the end of the run, once for each shape, and for the last preference
-level, since the pod has given up all its preferences by then.
+counts once, with the first constraint it fails in the order of kube-scheduler's filters: unschedulable, taints, node
+affinity and selector, host ports, resources, volumes, topology spread, pod affinity. For resources it counts with each
+that is short. Computed against the state at the end of the run, once for each shape, and for the last preference level,
+since the pod has given up all its preferences by then.
 """
 
 from collections import Counter
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
 from dovetail.core.scheduling.draft_fit import TOO_SMALL, Attempt
+from dovetail.core.scheduling.draft_options import NO_TYPE
 from dovetail.core.scheduling.existing_nodes import hard
 from dovetail.core.scheduling.host_ports import conflict
+from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.topology_domains import AllowedDomains
+from dovetail.core.wording import constraint_words
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal, RefusalCode, pod_ref
+from dovetail.model.refusal import FailedConstraint, PoolFailure, Refusal, RefusalCode, SchedulingFailure, pod_ref
 from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Quantity
 from dovetail.model.taints import untolerated
 
 BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
+NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+
+
+def insufficient(resource: str) -> str:
+    """The words of kube-scheduler for a node that has too little of a resource."""
+    return f"Insufficient {resource}"
 
 
 class UnschedulableExplanation:
@@ -29,31 +39,31 @@ class UnschedulableExplanation:
     def __init__(self, placer: PodPlacer) -> None:
         self._placer = placer
         self._solver_state = placer.solver_state
-        self._reason_by_shape: dict[PodShape, str] = {}
+        self._failure_by_shape: dict[PodShape, SchedulingFailure] = {}
 
     def refusal(self, pod: Pod, shape: PodShape) -> Refusal:
         """Why this pod is unschedulable."""
-        if shape not in self._reason_by_shape:
-            self._reason_by_shape[shape] = self._why(shape)
-        return Refusal(RefusalCode.UNSCHEDULABLE, pod_ref(pod.key), detail=self._reason_by_shape[shape])
-
-    def _why(self, shape: PodShape) -> str:
+        about = pod_ref(pod.key)
         if shape.volumes.problem:
-            return shape.volumes.problem
-        total = len(self._solver_state.problem.existing_nodes)
-        nodes = f"0/{total} nodes are available: {self.describe_nodes(shape)}. " if total else ""
-        pools = "; ".join(self._pools(self._attempt(shape))) or "no NodePool can launch nodes now"
-        return f"{nodes}No new node can take it: {pools}"
+            return Refusal(RefusalCode.UNSCHEDULABLE, about, detail=shape.volumes.problem)
+        if shape not in self._failure_by_shape:
+            total = len(self._solver_state.problem.existing_nodes)
+            attempt = self._attempt(shape)
+            failure = SchedulingFailure(total, self._constraints(attempt), tuple(self._pools(attempt)))
+            self._failure_by_shape[shape] = failure
+        return Refusal(RefusalCode.UNSCHEDULABLE, about, scheduling=self._failure_by_shape[shape])
 
     def describe_nodes(self, shape: PodShape) -> str:
         """Which constraints failed, each with the number of nodes it failed on."""
-        attempt = self._attempt(shape)
+        return constraint_words(self._constraints(self._attempt(shape)))
+
+    def _constraints(self, attempt: Attempt) -> tuple[FailedConstraint, ...]:
         reasons = Counter(
             reason
             for row in range(len(self._solver_state.problem.existing_nodes))
             for reason in self.reasons_on_row(attempt, row)
         )
-        return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+        return tuple(FailedConstraint(reason, count) for reason, count in sorted(reasons.items()))
 
     def _attempt(self, shape: PodShape) -> Attempt:
         level = self._solver_state.topology.preference_levels(shape)[-1]
@@ -66,42 +76,40 @@ class UnschedulableExplanation:
         taint = untolerated(level.tolerations, hard(taints) if level.soft else taints)
         if taint is not None:
             return [_taint_words(str(taint))]
-        if row in solver_state.problem.existing_nodes.deleting_rows:
-            return ["node(s) were being deleted"]
-        if shape.volumes.attachments and not self._placer.attachable(shape, row):
-            return ["node(s) exceed max volume count"]
+        existing_nodes = solver_state.problem.existing_nodes
+        deleting = row in existing_nodes.deleting_rows
+        if deleting or existing_nodes.nodes[row].record is not None:
+            return [f"node(s) were being {'deleted' if deleting else 'disrupted'}"]
+        if not existing_nodes.meeting(level.alternatives)[row]:
+            return [NODE_AFFINITY]
         if shape.ports and conflict(shape.ports, solver_state.ports.get(row, ())) is not None:
             return ["node(s) didn't have free ports for the requested pod ports"]
         left = solver_state.free_on(row)
         short = [solver_state.problem.units.names[column] for column, amount in shape.need if left[column] < amount]
         if short:
-            return [f"Insufficient {name}" for name in short]
-        return [self._labels(attempt, row) or attempt.allowance.reason_on_row(row)]
+            return [insufficient(name) for name in short]
+        if shape.volumes.attachments and not self._placer.attachable(shape, row):
+            return ["node(s) exceed max volume count"]
+        if not existing_nodes.meeting(shape.volumes.on_existing_nodes)[row]:
+            return ["node(s) had volume node affinity conflict"]
+        return [attempt.allowance.reason_on_row(row)]
 
-    def _labels(self, attempt: Attempt, row: int) -> str:
-        existing_nodes = self._solver_state.problem.existing_nodes
-        if not existing_nodes.meeting(attempt.level.alternatives)[row]:
-            return "node(s) didn't match Pod's node affinity/selector"
-        if not existing_nodes.meeting(attempt.shape.volumes.on_existing_nodes)[row]:
-            return "node(s) had volume node affinity conflict"
-        return ""
-
-    def _pools(self, attempt: Attempt) -> list[str]:
+    def _pools(self, attempt: Attempt) -> list[PoolFailure]:
         reasons = []
         for type_table in self._solver_state.problem.type_tables:
             draft = self._placer.new_draft(type_table)
             outcome = draft if isinstance(draft, str) else self._outcome(draft, attempt)
             limits = self._placer.limits_that_exclude(type_table, attempt) if not isinstance(draft, str) else ""
             outcome += f"; instance types that would do exceed limits ({limits})" if limits else ""
-            reasons.append(f"nodepool {type_table.template.pool.name}: {outcome}")
+            reasons.append(PoolFailure(type_table.template.pool.name, outcome))
         return reasons
 
     def _outcome(self, draft: Draft, attempt: Attempt) -> str:
         outcome = self._placer.draft_fit.step(draft, attempt)
         assert not isinstance(outcome, DraftStep), "a pod that a new node accepts is not left over"
-        if outcome != TOO_SMALL:
-            return outcome
-        return f"{outcome}{self._closest(draft, attempt)}"
+        if outcome == NO_TYPE:
+            return f"{outcome}{_excluding(draft, attempt)}"
+        return f"{outcome}{self._closest(draft, attempt)}" if outcome == TOO_SMALL else outcome
 
     def _closest(self, draft: Draft, attempt: Attempt) -> str:
         """The type that is short of the fewest resources, and by how much."""
@@ -123,6 +131,13 @@ class UnschedulableExplanation:
         if name == CPU:
             return f"{gap}m {name}"
         return f"{Quantity(gap * 10**9, binary=name in BYTES).canonical} {name}"
+
+
+def _excluding(draft: Draft, attempt: Attempt) -> str:
+    """The expressions of the pod that alone exclude every instance type of the NodePool."""
+    expressions = dict.fromkeys(each for term in attempt.level.alternatives for each in term.expressions)
+    alone = [each for each in expressions if isinstance(draft.options.narrow(Alternative([each])), str)]
+    return f"; none matches {', '.join(map(str, alone))}" if alone else ""
 
 
 def _taint_words(taint: str) -> str:

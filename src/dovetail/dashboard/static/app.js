@@ -1,5 +1,5 @@
 // Selects the view from the URL, so that every view has a link.
-import { fill, h, time } from "./dom.js";
+import { fill, h, time, utc } from "./dom.js";
 import { Store } from "./store.js";
 import * as cluster from "./cluster.js";
 import * as decisions from "./decisions.js";
@@ -96,10 +96,16 @@ function setQuery(values) {
 function head() {
   const link = document.getElementById("link");
   const well = store.summary?.still ? "a snapshot" : "live";
-  link.textContent = store.connected ? well : "connection lost, trying again";
+  link.textContent = store.connected ? well : "connection lost";
   link.className = store.connected ? "live" : "lost";
   const { summary } = store;
   fill(document.getElementById("clock"), summary && time(summary.at));
+  const lost = document.getElementById("lost");
+  lost.hidden = store.connected || !store.lostAt;
+  if (!lost.hidden) {
+    const since = utc(new Date(store.lostAt).toISOString(), null, true);
+    fill(lost, h("b", {}, "Connection lost."), ` ${store.problem} `, summary ? `What you see is from before ${since}. ` : "", "Trying again.");
+  }
 }
 
 let due = null;
@@ -124,10 +130,15 @@ store.addEventListener("whole", changed);
 store.addEventListener("frame", changed);
 addEventListener("hashchange", () => location.hash !== "#main" && store.summary && show());
 document.querySelector("[data-skip]").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+
+const keys = document.getElementById("keys");
+document.getElementById("help").addEventListener("click", () => keys.showModal());
 addEventListener("keydown", (event) => {
-  if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName)) {
-    const box = main.querySelector("input[type=search]");
-    if (box) { event.preventDefault(); box.focus(); }
-  }
+  if (keys.open || event.ctrlKey || event.metaKey || event.altKey || /INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName)) return;
+  const box = main.querySelector("input[type=search]");
+  const view = document.querySelectorAll("nav [data-view]")[Number(event.key) - 1];
+  if (event.key === "/" && box) { event.preventDefault(); box.focus(); }
+  else if (event.key === "?") keys.showModal();
+  else if (view) location.hash = view.hash;
 });
 store.start();

@@ -1,11 +1,12 @@
 // Every node as a tile. Only visible tiles are in the document, so thousands of nodes cost no more than a few dozen.
 import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc } from "./dom.js";
+import { label } from "./labels.js";
 
 export const title = () => "Cluster";
 
 const SIZES = { tiles: { width: 252, height: 136, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
 const AHEAD = 3; // rows drawn above and below the visible ones
-const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
+const STATES = ["Ready", "Cordoned", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
   pool: (a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name),
   price: (a, b) => b.price - a.price || a.name.localeCompare(b.name),
@@ -69,7 +70,7 @@ export function open({ put, store, at, setQuery }) {
     fill(host, counts.map(([value, number]) => {
       const word = `${kind}:${value}`, on = filter.split(/\s+/).includes(word);
       return h("button", { type: "button", class: `chip ${kind}-${value.toLowerCase()}`, "aria-pressed": String(on), "data-word": word, onclick: () => toggle(word) },
-        h("span", { class: "dot", "aria-hidden": "true" }), value, h("b", {}, number.toLocaleString("en-US")));
+        h("span", { class: "dot", "aria-hidden": "true" }), kind === "code" ? label(value) : value, h("b", {}, number.toLocaleString("en-US")));
     }));
     if (held) host.querySelector(`[data-word="${CSS.escape(held)}"]`)?.focus();
   }
@@ -85,7 +86,7 @@ export function open({ put, store, at, setQuery }) {
     const codes = new Map();
     for (const each of all) if (each.code) codes.set(each.code, (codes.get(each.code) ?? 0) + 1);
     chips(reasons, "code", [...codes].sort((a, b) => b[1] - a[1]).slice(0, 12));
-    const said = `${counted(found.length, "node")}${found.length === all.length ? "" : ` of ${all.length.toLocaleString("en-US")}`}, ${money(cost, 2)} an hour`;
+    const said = `${counted(found.length, "node")}${found.length === all.length ? "" : ` of ${all.length.toLocaleString("en-US")}`}, ${cost || !summary.missingCatalogs.length ? `${money(cost, 2)} an hour` : "cost not known"}`;
     if (count.textContent !== said) count.textContent = said;
     lay();
   }
@@ -174,13 +175,21 @@ function drawFigures(host, summary) {
   fill(host,
     figure("Nodes", summary.nodes.toLocaleString("en-US"), counted(summary.pools.length, "NodePool"), { "data-figure": "nodes" }),
     figure("Pods", summary.pods.toLocaleString("en-US"), summary.pending ? `${summary.pending} waiting` : "none waiting", { "data-figure": "pods" }),
-    figure("Cost an hour", money(summary.costPerHour), `${monthly(summary.costPerHour)} a month`, { "data-figure": "cost" }),
+    drawCost(figure, summary),
     figure("CPU requested", `${percent(summary.cpu)}%`, "of allocatable", { "data-figure": "cpu" }),
     figure("Memory requested", `${percent(summary.memory)}%`, "of allocatable", { "data-figure": "memory" }),
     planned && h("a", { class: "figure", href: "#/plan", "data-figure": "plan" }, h("span", { class: "label" }, "Next pass"),
-      h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would be disrupted` : "nothing"),
-      h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : "every node stays")),
+      h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would be disrupted` : summary.missingCatalogs.length ? "not known" : "nothing"),
+      h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : summary.missingCatalogs.length ? "prices are missing" : "every node stays")),
+    summary.missingCatalogs.map((each) => h("div", { class: "figure warn" }, h("span", { class: "label" }, "No prices"), h("b", {}, each.nodepools.join(", ")), h("span", { class: "note" }, each.message))),
     summary.paused && h("div", { class: "figure warn" }, h("span", { class: "label" }, "Paused"), h("b", {}, "all"), h("span", { class: "note" }, summary.paused)));
+}
+
+// Without the prices of some nodes the cost is only the least that it can be.
+function drawCost(figure, { costPerHour: cost, missingCatalogs: missing }) {
+  const value = cost || !missing.length ? money(cost) : "not known";
+  const note = missing.length ? "prices are missing" : `${monthly(cost)} a month`;
+  return figure(missing.length && cost ? "Cost an hour, at least" : "Cost an hour", value, note, { "data-figure": "cost" });
 }
 
 const LEGEND = [["next", "is disrupted in the next pass"], ["going", "is being disrupted or drained"], ["coming", "is being launched"], ["until", "waits until a known time"], ["permanent", "stays until a user changes something"], ["open", "may change at any time"], ["foreign", "not managed by Dovetail"]];
@@ -188,7 +197,7 @@ const LEGEND = [["next", "is disrupted in the next pass"], ["going", "is being d
 function kindOf(node) {
   if (node.code === "Unmanaged") return "foreign";
   if (["Draining", "Disrupting", "Lost"].includes(node.state)) return "going";
-  if (node.state !== "Ready") return "coming";
+  if (!["Ready", "Cordoned"].includes(node.state)) return "coming";
   return node.code === "Next" ? "next" : node.until ? "until" : node.permanent ? "permanent" : "open";
 }
 
@@ -200,11 +209,11 @@ function drawDot(node) {
 
 function drawTile(node, now) {
   const cpu = percent(node.cpu), memory = percent(node.memory);
-  const lasts = node.until ? `until ${utc(node.until, now)}` : node.permanent ? "permanent" : "";
+  const lasts = node.until ? `${node.by ? `${node.by} from` : "until"} ${utc(node.until, now)}` : node.permanent ? "permanent" : "";
   const bar = (share) => h("span", { class: "track" }, h("span", { class: "used", style: { width: `${Math.min(100, share)}%` } }));
   return h("a", { class: `tile state-${node.state.toLowerCase()}`, href: link("node", node.name),
     title: `${node.because ?? ""}${lasts ? ` (${lasts})` : ""}` },
-    h("span", { class: "line" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "name" }, node.name), h("span", { class: "price" }, node.managed ? money(node.price) : "")),
+    h("span", { class: "line" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "name" }, node.name), h("span", { class: "price" }, node.managed ? (node.price ? money(node.price) : "?") : "")),
     h("span", { class: "line small" }, h("span", { class: "state" }, node.state), h("span", { class: "what" }, node.pool || "unmanaged"), node.created && h("span", { class: "age" }, age(node.created, now))),
     h("span", { class: "line small" }, h("span", { class: "what" }, [node.type, node.capacity, node.zone].filter(Boolean).join(" · "))),
     h("span", { class: "line use", title: `cpu ${cores(node.cpu[0])} of ${cores(node.cpu[1])}, memory ${bytes(node.memory[0])} of ${bytes(node.memory[1])}` },

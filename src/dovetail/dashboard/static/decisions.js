@@ -1,5 +1,6 @@
 // The ledger as a timeline: each entry opens to its plan, what else was refused, what moved, what it cost, and how it ended.
-import { age, badge, counted, fill, h, lasting, link, money, monthly, nodeLink, select, table, time } from "./dom.js";
+import { age, badge, counted, fill, h, lasting, link, money, nodeLink, select, table, time } from "./dom.js";
+import { label } from "./labels.js";
 import { ask } from "./store.js";
 
 export const title = () => "Decisions";
@@ -56,15 +57,14 @@ export function open({ put, store, at, setQuery }) {
   function drawList(decisions, missing) {
     const now = store.summary?.at;
     const open = new Set([...list.querySelectorAll("details")].filter((each) => each.open).map((each) => each.dataset.key));
-    const done = decisions.filter((each) => each.act === "disrupt" && each.outcome === "done");
-    const saved = done.reduce((sum, each) => sum + each.costPerHourBefore - each.costPerHourAfter, 0);
+    const known = decisions.filter((each) => each.saved !== null), saved = known.reduce((sum, each) => sum + each.saved, 0);
     const days = new Map();
     for (const each of decisions) (days.get(each.at.slice(0, 10)) ?? days.set(each.at.slice(0, 10), []).get(each.at.slice(0, 10))).push(each);
     list.replaceChildren(
       ...(linked ? [h("section", { "aria-label": "Linked decision" }, linked())] : []),
       h("p", { class: "quiet", role: "status", "data-count": decisions.length },
         decisions.length === MOST ? `The newest ${MOST} decisions` : counted(decisions.length, "decision"),
-        done.length ? `; ${counted(done.length, "command")} saved ${monthly(saved)} a month` : ""),
+        known.length ? `; ${counted(known.length, "command")} ${saved < 0 ? "cost" : "saved"} ${money(Math.abs(saved), 2)}${saved < 0 ? " more" : ""} until now` : ""),
       ...[...days].map(([day, entries]) => h("section", { "aria-label": day },
         h("h2", { class: "day" }, day, h("span", { class: "quiet" }, ` UTC, ${counted(entries.length, "decision")}`)),
         h("ol", { class: "timeline" }, entries.map((each) => h("li", {}, entry(each, now, open.has(each.id) || (first && each.id === chosen))))))));
@@ -94,7 +94,8 @@ export function entry(each, now, open = false, day = each.at) {
       h("dl", {},
         pair("Method", each.method), pair("Taken", time(each.at)), pair("Ended", each.endedAt ? [time(each.endedAt), `, after ${age(each.at, each.endedAt)}`] : "not yet"),
         pair("Outcome", each.note ? `${each.outcome}: ${each.note}` : each.outcome),
-        pair("Cost an hour", `${money(each.costPerHourBefore)} → ${money(each.costPerHourAfter)}, ${money(each.savingPerMonth, 2)} a month ${each.savingPerMonth >= 0 ? "saved" : "more"}`),
+        pair("Cost an hour", `${money(each.costPerHourBefore)} → ${money(each.costPerHourAfter)}`),
+        each.act === "disrupt" && each.outcome !== "dry run" && pair("Saved until now", each.saved === null ? "not known" : `${money(each.saved, 2)}${each.savingPerHour > 0 ? `, ${money(each.savingPerHour)} an hour now` : ""}`),
         pair("Pods", `${each.podsMoved}`), pair("Replacements", `${each.replacements}`),
         pair("Decision", h("a", { href: `${link("decisions")}?id=${encodeURIComponent(each.id)}`, class: "mono" }, each.id))),
       each.nodes.length > 0 && nodes("Removed nodes", each.nodes), each.made.length > 0 && nodes("Launched nodes", each.made),
@@ -138,8 +139,8 @@ function refused(id, { counts, named }, at, total) {
     const mine = counts.filter((one) => one.method === method), list = named.filter((one) => one.method === method);
     const all = mine.reduce((sum, one) => sum + one.nodes, 0);
     return h("details", { "data-key": `${id}-${method}` },
-      h("summary", {}, h("b", {}, method), " ", mine.map((one) => [h("span", { class: "code" }, one.code), ` ${one.nodes} `])),
-      table(`Left alone by ${method}`, ["What", "Why", "Message", "Lasts"], list.map((one) => [h("span", { class: "mono" }, one.node), h("span", { class: "code" }, one.code), one.message, lasting(one, at)])),
+      h("summary", {}, h("b", {}, method), " ", mine.map((one) => [h("span", { class: "code" }, label(one.code)), ` ${one.nodes} `])),
+      table(`Left alone by ${method}`, ["What", "Why", "Message", "Lasts"], list.map((one) => [h("span", { class: "mono" }, one.node), h("span", { class: "code", title: one.code }, label(one.code)), one.message, lasting(one, at)])),
       list.length < all && h("p", { class: "quiet" }, `${counted(all - list.length, "other")} of these kinds ${all - list.length === 1 ? "is" : "are"} counted but not listed.`));
   }));
 }

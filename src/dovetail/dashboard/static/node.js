@@ -1,4 +1,4 @@
-// One node: all that stands between it and each way of disrupting it, its pods, its conditions, and what happened to it.
+// One node: the verdict first, then what stands between it and each way of disrupting it, its pods, its conditions, and what happened to it.
 import { age, badge, bytes, cores, counted, h, lasting, link, meter, money, nodeLink, table, time } from "./dom.js";
 import { entry } from "./decisions.js";
 import { ask } from "./store.js";
@@ -25,6 +25,7 @@ function draw(facts, data, past, tile) {
     h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster"), " / ",
       facts.nodepool ? h("a", { href: link("pools", facts.nodepool) }, facts.nodepool) : "unmanaged"),
     h("div", { class: "headline" }, h("h1", { class: "mono" }, facts.node), badge(`state-${facts.state}`, facts.state)),
+    h("p", { class: `verdict ${data.verdict.outcome}${data.verdict.permanent ? " permanent" : ""}` }, `${data.verdict.line}.`),
     h("p", { class: "facts" }, facts.labels["node.kubernetes.io/instance-type"], " · ", facts.labels["karpenter.sh/capacity-type"], " · ",
       facts.labels["topology.kubernetes.io/zone"], " · ", h("b", {}, money(facts.pricePerHour)), " an hour",
       facts.createdAt && [" · ", age(facts.createdAt, now), " old, since ", time(facts.createdAt, now)],
@@ -35,7 +36,11 @@ function draw(facts, data, past, tile) {
       meter("pods", tile.pods, `${tile.pods[0]} of ${tile.pods[1]}`)),
     data.repair && repair(data.repair, now),
     data.draining && draining(data.draining, now),
-    h("section", { "aria-labelledby": "why" }, h("h2", { id: "why" }, "What stands in the way"),
+    data.drift && drift(data.drift),
+    data.sharedObstacles.length > 0 && h("section", { "aria-labelledby": "obstacles" }, h("h2", { id: "obstacles" }, "Obstacles"),
+      table("Obstacles that stop several methods", ["Obstacle", "Lasts", "Stops"],
+        data.sharedObstacles.map((each) => [each.message, lasting(each, now), each.methods.length === data.methods.length ? "all methods" : each.methods.join(", ")]))),
+    h("section", { "aria-labelledby": "why" }, h("h2", { id: "why" }, "Method by method"),
       h("div", { class: "methods" }, data.methods.map((each) => method(each, now)))),
     h("section", { "aria-labelledby": "pods" }, h("h2", { id: "pods" }, counted(facts.pods.length, "pod")), pods(facts.pods, now)),
     h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "History"),
@@ -84,6 +89,13 @@ function method(each, now) {
     each.command && h("p", { class: "command" }, each.after ? `Could go once ${each.after} has nothing to do: ` : "Goes in the next pass: ", each.command),
     each.obstacles.length > 0 && h("ol", {}, each.obstacles.map((one) => h("li", {}, h("span", { class: "code" }, one.code), " ", one.message, " ", lasting(one, now)))),
     each.liftsAt && each.obstacles.length > 1 && h("p", { class: "lifts" }, "All of it lifts by ", time(each.liftsAt, now)));
+}
+
+function drift(data) {
+  return h("section", { class: "drain", "aria-labelledby": "drift" }, h("h2", { id: "drift" }, `Drifted: ${data.reason}`),
+    data.changes.length
+      ? table("What changed", ["Field", "Node has", "NodePool has"], data.changes.map((each) => [each.field, each.old, each.new]))
+      : h("p", {}, data.message));
 }
 
 function draining(data, now) {

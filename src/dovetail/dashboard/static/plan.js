@@ -18,7 +18,7 @@ export function open({ put, at, setQuery }) {
     const box = h("input", { id: "left-filter", type: "search", value: filter, placeholder: "name or reason", oninput: (event) => { filter = event.target.value; setQuery({ q: filter }); fillRows(); } });
     put(h("h1", {}, "What the next pass would do"),
       h("p", { class: "facts" }, "At ", time(plan.at), `, of ${counted(plan.nodes, "node")}: `,
-        plan.commands.length ? [counted(plan.commands.length, "command"), ", ", h("b", { "data-figure": "plan-saving" }, money(plan.savingPerMonth, 2)), " a month saved."] : "nothing would be disrupted."),
+        plan.commands.length ? [counted(plan.commands.length, "command"), ", ", h("b", { "data-figure": "plan-saving" }, money(plan.savingPerMonth, 2)), " a month saved."] : plan.missingCatalogs.length ? "not known." : "nothing would be disrupted."),
       h("div", { class: "commands" }, plan.commands.map(command)),
       h("details", { "data-key": "budgets" }, h("summary", {}, "Budgets"), table("Budgets", ["NodePool", "Reason", "Allowed", "Going"],
         plan.budgets.map((each) => [each.nodepool, each.reason, each.fault ?? each.limit ?? "no limit", each.disrupting]), { numeric: [2, 3] })),
@@ -33,7 +33,7 @@ export function open({ put, at, setQuery }) {
     const found = plan.leftAlone.filter((each) => `${each.node} ${each.because}`.toLowerCase().includes(wanted));
     const shown = all ? found : found.slice(0, FEW);
     rows.replaceChildren(h("p", { class: "quiet", role: "status", "data-count": found.length }, counted(found.length, "node")),
-      table("Nodes left alone", ["Node", "Lasts", "Because"], shown.map((each) => [nodeLink(each.node), lasting(each, plan.at), each.because])));
+      table("Nodes left alone", ["Node", "Lasts", "Because"], shown.map((each) => [nodeLink(each.node), [lasting(each, plan.at), each.by && ` (${each.by})`], each.because])));
     if (shown.length < found.length) rows.append(h("button", { type: "button", onclick: () => { all = true; fillRows(); } }, `Show all ${found.length.toLocaleString("en-US")}`));
   }
   return { load };

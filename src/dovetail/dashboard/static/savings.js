@@ -1,5 +1,5 @@
-// What the cluster costs, the least it could cost, and what decisions saved, by reason and over time.
-import { counted, h, link, money, monthly, select, table, time, utc } from "./dom.js";
+// What the cluster costs, the least it could cost, and the dollars that commands saved in a window, by reason and over time.
+import { counted, h, link, money, monthly, select, table, utc } from "./dom.js";
 import { ask } from "./store.js";
 
 export const title = () => "Savings";
@@ -14,27 +14,29 @@ export function open({ put, store, at, setQuery }) {
   function draw(data) {
     const { costPerHour: cost, lowerBoundPerHour: bound } = data;
     const pools = store.summary?.pools ?? [];
-    const most = Math.max(...data.byReason.map((each) => Math.abs(each.savingPerHour)), 1e-9);
+    const most = Math.max(...data.byReason.map((each) => Math.abs(each.saved)), 1e-9);
     put(h("h1", { class: "unseen" }, "Savings"),
       h("div", { class: "figures" },
         figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
         figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (data.lowerBoundAt ? "the solver found none" : "being computed") : `${monthly(bound)} a month, by linear program`),
         figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
-        figure("saved", "Saved by decisions", `${money(data.savingPerHour)}/h`, `${monthly(data.savingPerHour)} a month`)),
+        figure("saved", data.saved < 0 ? "Extra cost of disruption" : "Saved by disruption", data.saved === null ? "–" : dollars(Math.abs(data.saved)), data.saved === null ? "not known" : `since ${utc(data.since)}`)),
       h("p", { class: "quiet" }, "The least possible cost is a lower bound for these pods at current prices. It allows fractions of nodes, so even an optimal cluster costs more."),
-      h("div", { class: "bar" }, select("Decisions since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
+      h("p", { class: "quiet" }, "Saved is money: what the nodes that commands removed would have cost, less what replaced them, until that capacity was launched again or would have expired.",
+        data.notCounted > 0 && ` The saving of ${counted(data.notCounted, "command")} is not known: no price, or recorded by an earlier version.`),
+      h("div", { class: "bar" }, select("Saved since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
         since = value;
         setQuery({ since });
         load().then((again) => again());
       })),
       data.missing && h("p", { class: "notice" }, data.missing),
-      data.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Savings over time"), chart(data.steps, data.at)),
+      data.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved over time"), chart(data.steps)),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
-          data.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", "Share"],
-            data.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.decisions, each.nodes, each.pods, money(each.savingPerHour), monthly(each.savingPerHour),
-              h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.savingPerHour < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.savingPerHour) / most) * 100}%` } }))]), { numeric: [1, 2, 3, 4, 5] })
-            : h("p", { class: "quiet" }, "No disruption has ended yet.")),
+          data.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Saved", "Share"],
+            data.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.commands, each.nodes, dollars(each.saved),
+              h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.saved < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.saved) / most) * 100}%` } }))]), { numeric: [1, 2, 3] })
+            : h("p", { class: "quiet" }, "No command saved or cost money in this time.")),
         h("section", { "aria-labelledby": "pools" }, h("h2", { id: "pools" }, "By NodePool"),
           table("Cost by NodePool", ["NodePool", "Nodes", "$/hour", "$/month"], pools.map((each) => [h("a", { href: link("pools", each.name) }, each.name), each.nodes, money(each.costPerHour), monthly(each.costPerHour)]), { numeric: [1, 2, 3] }))));
   }
@@ -43,22 +45,22 @@ export function open({ put, store, at, setQuery }) {
 
 const figure = (key, label, value, note) => h("div", { class: "figure", "data-figure": key }, h("span", { class: "label" }, label), h("b", {}, value), h("span", { class: "note" }, note));
 
-// Steps: what was saved an hour stays saved until the next decision.
-function chart(steps, now) {
+const dollars = (amount) => money(amount, Math.abs(amount) < 0.1 ? 4 : 2);
+
+// Dollars saved since the start of the window.
+function chart(steps) {
   const width = 1180, height = 210, left = 64, bottom = 26, top = 14;
-  const first = Date.parse(steps[0].at), last = Math.max(Date.parse(now), Date.parse(steps.at(-1).at), first + 1);
-  const values = [0, ...steps.map((each) => each.savingPerHour)];
+  const first = Date.parse(steps[0].at), last = Math.max(Date.parse(steps.at(-1).at), first + 1);
+  const values = [0, ...steps.map((each) => each.saved)];
   const low = Math.min(...values), high = Math.max(...values, low + 1e-6);
   const x = (at) => left + ((at - first) / (last - first)) * (width - left - 8);
   const y = (value) => top + (1 - (value - low) / (high - low)) * (height - top - bottom);
-  let path = `M ${left} ${y(0)}`;
-  for (const each of steps) path += ` H ${x(Date.parse(each.at)).toFixed(1)} V ${y(each.savingPerHour).toFixed(1)}`;
-  path += ` H ${width - 8}`;
-  const summary = `From ${utc(steps[0].at)} to ${utc(new Date(last).toISOString())}: ${counted(steps.length, "decision")} saved ${money(steps.at(-1).savingPerHour)} an hour.`;
-  const label = (value) => h("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, money(value));
+  const path = steps.map((each, at) => `${at ? "L" : "M"} ${x(Date.parse(each.at)).toFixed(1)} ${y(each.saved).toFixed(1)}`).join(" ");
+  const summary = `From ${utc(steps[0].at)} to ${utc(steps.at(-1).at)}: ${dollars(steps.at(-1).saved)} saved.`;
+  const label = (value) => h("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, dollars(value));
   return h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary },
     h("line", { class: "axis", x1: left, x2: width - 8, y1: y(0), y2: y(0) }),
-    h("path", { class: "area", d: `${path} V ${y(0)} H ${left} Z` }), h("path", { class: "steps", d: path }),
+    h("path", { class: "area", d: `${path} L ${width - 8} ${y(0)} L ${left} ${y(0)} Z` }), h("path", { class: "steps", d: path }),
     label(high), low < 0 ? label(low) : null, label(0),
-    h("text", { x: left, y: height - 6 }, utc(steps[0].at)), h("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, utc(new Date(last).toISOString())));
+    h("text", { x: left, y: height - 6 }, utc(steps[0].at)), h("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, utc(steps.at(-1).at)));
 }

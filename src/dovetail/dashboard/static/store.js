@@ -8,6 +8,7 @@ export class Store extends EventTarget {
     this.missing = [];
     this.mark = "";
     this.connected = false;
+    this.problem = ""; // why the connection is lost, where that is known
     this.loaded = false;
     this.lastMessageAt = 0;
   }
@@ -29,7 +30,7 @@ export class Store extends EventTarget {
         return;
       } catch (error) {
         if (error.status === 401 || error.status === 403) return location.reload();
-        this.setConnected(false);
+        this.setConnected(false, error.message);
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
     }
@@ -48,7 +49,7 @@ export class Store extends EventTarget {
     this.lastMessageAt = Date.now();
     stream.onopen = () => this.onMessage();
     stream.onerror = () => {
-      this.setConnected(false);
+      this.setConnected(false, "The server does not answer.");
       if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === this.stream && this.restart(), 2000);
     };
     stream.addEventListener("heartbeat", () => this.onMessage());
@@ -80,9 +81,12 @@ export class Store extends EventTarget {
     if (this.stream && Date.now() - this.lastMessageAt > 30000) this.restart();
   }
 
-  setConnected(connected) {
-    if (this.connected === connected) return;
+  setConnected(connected, problem = "") {
+    if (this.connected === connected && this.problem === problem) return;
     this.connected = connected;
+    this.problem = problem;
+    if (!connected) this.lostAt ??= Date.now();
+    else this.lostAt = null;
     this.say("link");
   }
 
@@ -92,7 +96,9 @@ export class Store extends EventTarget {
 }
 
 export async function ask(path) {
-  const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
+  const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" }).catch(() => {
+    throw new Error("The server does not answer.");
+  });
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw Object.assign(new Error(data.error ?? `The page answered ${answer.status}.`), { status: answer.status });
   return data;

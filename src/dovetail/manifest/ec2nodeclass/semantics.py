@@ -7,21 +7,12 @@ nodes are checked here; the others are left to the kubelet.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dovetail.manifest.patterns import placeholder_in
+from dovetail.manifest.ec2nodeclass.rules import RESERVABLE, SIGNALS
 from dovetail.manifest.schema_check import join
 from dovetail.model.kube_object import Fault
 from dovetail.model.resources import Quantity
 
 Plain = Mapping[str, Any]
-RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
-SIGNALS = (
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "pid.available",
-)
 _HIGH, _LOW = "imageGCHighThresholdPercent", "imageGCLowThresholdPercent"
 
 
@@ -62,24 +53,6 @@ def kubelet_faults(kubelet: Plain, path: str) -> Iterator[Fault]:
     high, low = kubelet.get(_HIGH), kubelet.get(_LOW)
     if isinstance(high, int) and isinstance(low, int) and high <= low:
         yield Fault(f"{path}.{_HIGH}", f"must be greater than {_LOW}", high, f"raise it, or lower {_LOW}")
-
-
-def placeholder_warnings(document: Plain) -> Iterator[Fault]:
-    """Warn about unfilled template placeholders: the API server accepts them, but they match nothing."""
-    yield from _placeholders(_mapping(document.get("spec")), "spec")
-
-
-def _placeholders(value: Any, path: str) -> Iterator[Fault]:
-    if isinstance(value, dict):
-        for name, each in value.items():
-            if name != "userData":
-                yield from _placeholders(each, join(path, str(name)))
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _placeholders(each, f"{path}[{index}]")
-    elif isinstance(value, str) and ((mark := placeholder_in(value)) or value.startswith("$")):
-        remedy = "render the template first (helm template, envsubst)"
-        yield Fault(path, f"still contains the placeholder {mark or value}, so it will match nothing", value, remedy)
 
 
 def _amounts(amounts: Any, path: str, names: tuple[str, ...], *, percent: bool) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ not enforced. Custom kinds are validated by their schema through the hook of the
 from dovetail.manifest.schema import Scope, schema_of
 from dovetail.manifest.status_fields import KWOK_VERSION
 from dovetail.model.kube_object import Key
-from dovetail.ports.errors import Denied
+from dovetail.ports.errors import Forbidden
 from dovetail.sim.kubernetes.kinds import KWOK_NODE_CLASS, LIMIT_RANGE, NAMESPACE, NODE, POD, PRIORITY_CLASS, Resource
 from dovetail.sim.kubernetes.merge_patch import Plain, with_meta
 from dovetail.sim.kubernetes.store import Store
@@ -21,7 +21,7 @@ _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-cri
 
 
 def apply_defaults(store: Store, resource: Resource, plain: Plain) -> Plain:
-    """A new object with the defaults of its kind; raises `Denied` if an admission plugin refuses it."""
+    """A new object with the defaults of its kind; raises `Forbidden` if an admission plugin refuses it."""
     if resource == POD:
         spec = _pod_spec(store, plain["metadata"].get("namespace", ""), plain.get("spec") or {})
         return {**plain, "spec": spec, "status": {"phase": "Pending"}}
@@ -47,7 +47,7 @@ def _pod_spec(store: Store, namespace: str, spec: Plain) -> Plain:
         filled["resources"] = _with_pod_requests(filled)
     filled.update(_priority(store, spec))
     if spec.get("overhead") and not spec.get("runtimeClassName"):
-        raise Denied("spec.overhead cannot be set without a RuntimeClass")
+        raise Forbidden("spec.overhead cannot be set without a RuntimeClass")
     return filled
 
 
@@ -106,7 +106,7 @@ def _priority(store: Store, spec: Plain) -> Plain:
     found = _priority_of_class(store, spec.get("priorityClassName") or "")
     for name, value in (("priority", found["priority"]), ("preemptionPolicy", "PreemptLowerPriority")):
         if spec.get(name) is not None and spec[name] != value:
-            raise Denied(f"spec.{name}: {spec[name]} was given, but the PriorityClass of the pod has {value}")
+            raise Forbidden(f"spec.{name}: {spec[name]} was given, but the PriorityClass of the pod has {value}")
     return found
 
 
@@ -116,7 +116,7 @@ def _priority_of_class(store: Store, name: str) -> Plain:
     if name:
         found = store.find(PRIORITY_CLASS, Key("", name))
         if found is None:
-            raise Denied(f"no PriorityClass with name {name} was found")
+            raise Forbidden(f"no PriorityClass with name {name} was found")
         return {"priority": found.plain.get("value", 0)}
     for record in store.all(PRIORITY_CLASS):
         if record.plain.get("globalDefault"):

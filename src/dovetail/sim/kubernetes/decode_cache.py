@@ -12,7 +12,8 @@ import msgspec
 
 from dovetail.manifest import codec
 from dovetail.manifest.codec import Interner
-from dovetail.model.kinds import Kind
+from dovetail.manifest.nodepool_annotations import has_field_annotations
+from dovetail.model.kinds import NODE_POOL, Kind
 from dovetail.model.kube_object import KubeObject, ObjectMeta, UnreadableObject
 from dovetail.model.pod import PodSpec
 from dovetail.sim.kubernetes.merge_patch import Plain
@@ -38,7 +39,13 @@ class DecodeCache:
     def read(self, kind: Kind[T], plain: Plain, previous: PreviousVersion | None) -> T | UnreadableObject:
         """Decode the object; `previous` is the last version of it that was decoded, if any."""
         known: T | UnreadableObject | None = previous.values.get(kind.model) if previous is not None else None
-        if previous is None or known is None or isinstance(known, UnreadableObject):
+        annotations = plain["metadata"].get("annotations")
+        if (
+            previous is None
+            or known is None
+            or isinstance(known, UnreadableObject)
+            or _merged(kind, annotations, known)
+        ):
             value = codec.from_plain(kind, plain)
             if not isinstance(value, UnreadableObject):
                 self._interner.apply(value)
@@ -73,6 +80,13 @@ class DecodeCache:
         if decoded:
             self._interner.apply(value)
         return value
+
+
+def _merged(kind: Kind[Any], annotations: object, known: KubeObject) -> bool:
+    """Whether this or the last version of a NodePool has annotations that are merged into its spec."""
+    return kind == NODE_POOL and (
+        has_field_annotations(annotations) or has_field_annotations(known.metadata.annotations)
+    )
 
 
 def _changed(plain: Plain, before: Plain) -> set[str]:

@@ -6,12 +6,18 @@ pods with a controller get a ReplicaSet with as many replicas, which recreates e
 
 Deletions and commands in progress are dropped: the scenario starts from a cluster at rest. All uids are replaced,
 because a snapshot of a simulated cluster may have uids that this world will generate.
+
+Drift is kept. The node class of every NodePool changes, and with it the hash of the template, so hashes are dropped and
+written again by the controllers; a claim that has drifted keeps a hash that no template here has. The same stands for
+drift that only the cloud reported, because there is no such cloud here.
 """
 
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dovetail.core.disruption.drift import INSTANCE_TYPE_NOT_FOUND, REQUIREMENTS_DRIFTED, drift_reason
+from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION
 from dovetail.manifest import codec
 from dovetail.model import kinds
 from dovetail.model.kinds import Kind
@@ -26,6 +32,8 @@ from dovetail.model.labels import (
     TERMINATION_FINALIZER,
     ZONE,
 )
+from dovetail.model.nodeclaim import REGISTERED
+from dovetail.model.pause import PAUSE, SWITCH
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.snapshot_builder import snapshot_objects
 from dovetail.sim.kubernetes.kinds import REPLICAS, Resource, resource_of
@@ -37,6 +45,9 @@ CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
 FAKE_NODE = "kwok.x-k8s.io/node"
 PRICE = "eks-node-viewer/instance-price"
 _DROPPED = ("dovetail.sh/command", "dovetail.sh/replaces", NODEPOOL_HASH, NODEPOOL_HASH_VERSION, OWN_NODEPOOL_HASH)
+_DRIFTED = {NODEPOOL_HASH: "0", NODEPOOL_HASH_VERSION: HASH_VERSION}
+_FOUND_AGAIN = frozenset({"", REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUND})
+"""Reasons of drift that the controllers find in the world too, and no drift."""
 _KEPT_OWNERS = {"DaemonSet", "Node"}
 _ORDER: tuple[Kind[Any], ...] = (
     kinds.NAMESPACE,
@@ -58,11 +69,14 @@ def adopt(world: World, snapshot: Snapshot) -> None:
     prices = _prices(snapshot)
     inventory = snapshot_objects(snapshot)
     names = {node.provider_id: node.name for node in inventory.of(kinds.NODE) if node.provider_id}
+    drifted = _drifted(snapshot)
     for kind in _ORDER:
         for value in inventory.of(kind):
             plain = _at_rest(kind, value)
             if kind in {kinds.NODE, kinds.NODE_CLAIM}:
                 _simulate(plain, prices, names)
+            if kind is kinds.NODE_CLAIM and value.name in drifted:
+                plain["metadata"].setdefault("annotations", {}).update(_DRIFTED)
             _put(world, kind, plain, value.key)
     # The DaemonSet controller creates the pods of DaemonSets.
     running = [pod for pod in inventory.of(kinds.POD) if not pod.terminal and not pod.daemon]
@@ -70,7 +84,20 @@ def adopt(world: World, snapshot: Snapshot) -> None:
     for owner in _owners(pods):
         world.store.put(REPLICAS, owner)
     for pod in pods:
+        _add_status(pod)
         world.store.put(resource_of(kinds.POD), pod)
+    if snapshot.pause is not None:
+        metadata = {"name": SWITCH, "namespace": "default", "annotations": {PAUSE: snapshot.pause}}
+        world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+def _add_status(pod: Plain) -> None:
+    """Add what a snapshot leaves out: the phase Pending, and in one written by hand that a running pod is ready."""
+    status = pod.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    conditions = status.setdefault("conditions", [])
+    if status["phase"] == "Running" and not any(each["type"] == "Ready" for each in conditions):
+        conditions.append({"type": "Ready", "status": "True"})
 
 
 def _put(world: World, kind: Kind[Any], plain: Plain, key: Key) -> None:
@@ -129,10 +156,29 @@ def _simulate(plain: Plain, prices: Mapping[tuple[str, ...], float], names: Mapp
         return
     plain["spec"]["nodeClassRef"] = dict(CLASS)
     status = plain.get("status") or {}
-    if provider_id := status.get("providerID"):  # a claim without one is launched during the scenario
-        known = {"nodeName": names[provider_id]} if provider_id in names else {}
-        status = {**status, **known, "providerID": f"kwok://{names.get(provider_id, meta['name'])}"}
+    provider_id = str(status.get("providerID") or "")
+    if provider_id in names:
+        status = {**status, "nodeName": names[provider_id], "providerID": f"kwok://{names[provider_id]}"}
+    elif provider_id and _is_registered(status):
+        status = {**status, "providerID": f"kwok://{meta['name']}"}
+    else:  # its instance would never register here: it is launched during the scenario
+        status = {}
     plain["status"] = status
+
+
+def _is_registered(status: Plain) -> bool:
+    return any(each["type"] == REGISTERED and each["status"] == "True" for each in status.get("conditions") or ())
+
+
+def _drifted(snapshot: Snapshot) -> frozenset[str]:
+    """The names of claims whose drift would be lost with their hash, or with their cloud."""
+    claims = [each.claim for each in snapshot.nodes if each.claim is not None]
+    pooled = [(claim, snapshot.nodepools.get(claim.nodepool_name)) for claim in claims]
+    return frozenset(
+        claim.name
+        for claim, pool in pooled
+        if pool is not None and drift_reason(claim, pool, snapshot) not in _FOUND_AGAIN
+    )
 
 
 def _prices(snapshot: Snapshot) -> dict[tuple[str, ...], float]:

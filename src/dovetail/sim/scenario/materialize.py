@@ -80,7 +80,7 @@ def _claim(node: GeneratedNode, labels: dict[str, str], created_at: str) -> Plai
     spec: Plain = {
         "requirements": [{"key": key, "operator": "In", "values": [value]} for key, value in requirements.items()],
         "resources": {"requests": {}},
-        "nodeClassRef": {"group": ref.group, "kind": ref.kind, "name": ref.name},
+        "nodeClassRef": {"group": ref.api_group, "kind": ref.kind, "name": ref.name},
         "expireAfter": str(pool.hard_expire_after),
         "taints": _taints(node),
     }

@@ -245,7 +245,7 @@ class Actors:
         return round(asyncio.get_running_loop().time(), 1)
 
     def remove_obstacles(self) -> None:
-        """Remove limits, budgets, pauses and protections: they may legitimately keep the cluster from settling."""
+        """Remove limits, budgets, pauses, protections and expiration: they may keep a cluster from settling."""
         world = self._world
         self._pause_all_pools(None)
         for pool in world.store.all(NODE_POOL):
@@ -263,11 +263,23 @@ class Actors:
         for key, condition in self._unhealthy:
             if world.store.find(NODE, key) is not None and key.name not in self._observer.excused_nodes:
                 world.instance_failures.turn(key.name, condition, "True" if condition == "Ready" else "False")
+        self.stop_expiration()
         # The controllers must handle lost instances without help.
         removable = self._observer.excused_nodes - self._observer.lost_nodes.keys()
         for name in sorted(removable):
             if world.store.find(NODE, Key("", name)) is not None:
                 world.instance_failures.vanish(name)
+
+    def stop_expiration(self) -> None:
+        """Set `expireAfter` of all NodeClaims to Never: nodes that expire every 25 minutes keep a cluster changing.
+
+        Written to the store, because NodeClaims are immutable and a change of the template would replace all nodes.
+        """
+        store = self._world.store
+        for claim in store.all(NODE_CLAIM):
+            spec = claim.plain["spec"]
+            if spec.get("expireAfter") != "Never":
+                store.put(NODE_CLAIM, {**claim.plain, "spec": {**spec, "expireAfter": "Never"}})
 
 
 def _annotation(name: str, value: str | None) -> dict[str, Any]:

@@ -153,6 +153,7 @@ class TrialRunner:
                 self._observer.violations.extend(unsettled_violations(self._world, loop.time()))
                 return
             await asyncio.sleep(CHECK_INTERVAL)
+            self._actors.stop_expiration()
 
     def _is_violated(self) -> bool:
         self._watcher.on_tick()

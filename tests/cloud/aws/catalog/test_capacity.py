@@ -64,6 +64,10 @@ def amounts(room, *names):
     return tuple(str(room[name]) for name in names)
 
 
+def _interface(device, kind):
+    return {"networkCardIndex": 0, "deviceIndex": device, "interfaceType": kind}
+
+
 @pytest.mark.parametrize(
     ("spec", "pods"),
     [
@@ -74,7 +78,7 @@ def amounts(room, *names):
         ({"kubelet": {"podsPerCore": 0}}, "29"),
         ({"kubelet": {"podsPerCore": 10}, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}, "29"),
         ({"amiSelectorTerms": [{"alias": "windows2022@latest"}]}, "110"),
-        ({"networkInterfaces": [{"deviceIndex": 0}, {"deviceIndex": 1, "interfaceType": "efa-only"}]}, "20"),
+        ({"networkInterfaces": [_interface(0, "interface"), _interface(1, "efa-only")]}, "20"),
     ],
 )
 def test_pods_of_an_m5_large(spec, pods):

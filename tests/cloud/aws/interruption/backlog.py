@@ -10,7 +10,7 @@ from cloud.aws.account import NOON
 from cloud.aws.interruption.events import change, health, reservation, spot
 from dovetail.cloud.aws.interruption.sqs import Polling, SqsQueue
 from dovetail.controllers.cluster_state import ClusterState
-from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.context import ControllerContext, ProviderPorts
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.kube_object import ObjectMeta
@@ -97,13 +97,15 @@ async def handling(account, metrics, polling):
     """The interruption controller on the account's queue, with the claims of the world."""
     state = ClusterState(account.world)
     source = SqsQueue(account.parts.aws, account.name, metrics, polling)
+    provider = ProviderPorts(cloud=account.provider, interruptions=(source,))
+    provider.in_use.set()
     context = ControllerContext(
         cluster=account.world,
         cloud=account.provider,
         clock=account.clock,
         recorder=Quiet(),
         metrics=metrics,
-        interruptions=(source,),
+        providers=(provider,),
         state=state,
         settings=Settings(provider="aws", cluster_name=account.name),
     )

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from cloud.aws.interruption.events import spot
-from cloud.aws.living import alive, ec2_pool
+from cloud.aws.living import OF_THE_CLUSTER, alive, ec2_pool
 from dovetail.cloud.aws.catalog.offerings import OfferingKey
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from stories import deployment
 
-QUEUE = "warnings"
 APART = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -34,7 +33,7 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
     async def story(life):
         life.proxy.on("ReceiveMessage", impatient)
         aws = life.account.aws
-        url = (await aws.call("sqs", "create_queue", QueueName=QUEUE))["QueueUrl"]
+        url = (await aws.call("sqs", "create_queue", QueueName=life.account.name))["QueueUrl"]
         await life.until(lambda: life.running(2) and life.settled(), within=1800)
         before = {claim.provider_id: claim for claim in life.claims}
         warned, spared = life.claims
@@ -57,4 +56,4 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
         assert {event.involved_object.name for event in life.events("SpotInterrupted")} >= {warned.name}
         assert life.proxy.calls["DeleteMessageBatch"] >= 2
 
-    life(story, ec2_pool(), deployment(replicas=2, cpu="500m", affinity=APART), interruption_queue=QUEUE)
+    life(story, ec2_pool(), deployment(replicas=2, cpu="500m", affinity=APART), interruption_queue=OF_THE_CLUSTER)

@@ -18,9 +18,9 @@ FACTS = ClusterFacts("1.31", "https://api.example", "Q0E=", "10.100.0.0/16")
 KUBELET = {"maxPods": 20, "evictionHard": {"memory.available": "5%"}, "kubeReserved": {"cpu": "100m"}}
 
 
-def told(alias, **spec):
+def told(alias, taint="a", **spec):
     _, value = read(ec2_class(amiSelectorTerms=[{"alias": f"{alias}@latest"}], **spec))
-    asked = claim(taints=(Taint("dedicated", "a", "NoSchedule"),))
+    asked = claim(taints=(Taint("dedicated", taint, "NoSchedule"),))
     asked.metadata.labels["topology.kubernetes.io/zone"] = "a"
     encoded = user_data(value.spec, bootstrap_config(asked, "spot", value.spec, ("demo", FACTS)))
     return base64.b64decode(encoded).decode()
@@ -74,6 +74,11 @@ def test_al2023_keeps_the_parts_of_the_user_and_appends_its_part(mine):
     config = node_config(base64.b64encode(text.encode()))["spec"]
     assert config["instance"] == {"localStorage": {"strategy": "RAID0"}}
     assert config["cluster"]["cidr"] == "10.100.0.0/16"
+
+
+@pytest.mark.parametrize("value", ["y", "N", "1e3", "0o14"])
+def test_al2023_quotes_taint_values_that_go_reads_as_another_type(value):
+    assert f"value: '{value}'\n" in told("al2023", taint=value)
 
 
 def test_custom_images_get_what_the_user_wrote_and_nothing_else():

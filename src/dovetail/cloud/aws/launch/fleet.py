@@ -19,6 +19,7 @@ from dovetail.cloud.aws.catalog.offerings import OfferingKey, UnavailableOfferin
 from dovetail.cloud.aws.clients import NO_CREDENTIALS, THROTTLED, UNAUTHORIZED, UNREACHABLE
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, LaunchOption
 from dovetail.cloud.aws.launch.launch_templates import LaunchTemplate
+from dovetail.cloud.aws.nodeclass_hash import recorded_hashes
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import ON_DEMAND, RESERVED, SPOT
 from dovetail.model.nodeclaim import NodeClaim
@@ -138,7 +139,7 @@ class FleetInstance:
     override: FleetOverride
 
 
-def launch_tags(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, class_hash: str) -> Tags:
+def launch_tags(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str) -> Tags:
     """The tags of instance, volumes and fleet. Tags of the class cannot replace those that identify resources."""
     return {
         "Name": claim.name,
@@ -149,7 +150,7 @@ def launch_tags(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, c
         labels.NODECLAIM_TAG: claim.name,
         labels.NODE_CLASS_TAG: node_class.name,
         labels.CLAIM_UID_TAG: claim.metadata.uid,
-        labels.CLASS_HASH: class_hash,
+        **recorded_hashes(node_class.metadata.annotations),
     }
 
 

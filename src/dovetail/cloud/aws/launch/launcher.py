@@ -10,6 +10,7 @@ counts as failed.
 a minute late, so addresses that running launches will use are reserved for that time.
 """
 
+from base64 import b64decode
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ from dovetail.cloud.aws.launch.fleet import (
 )
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, plan_purchase
 from dovetail.cloud.aws.launch.launch_templates import (
+    LaunchTemplate,
     LaunchTemplates,
     TemplateConfig,
     image_of,
@@ -45,7 +47,6 @@ from dovetail.cloud.aws.launch.launch_templates import (
     tenancy_of,
 )
 from dovetail.cloud.aws.launch.userdata import bootstrap_config
-from dovetail.cloud.aws.nodeclass_hash import recorded_hash
 from dovetail.cloud.aws.resolve.network import SUBNET_LIFETIME, Subnet, Subnets
 from dovetail.model.catalog import InstanceType
 from dovetail.model.ec2nodeclass import EC2NodeClass
@@ -143,6 +144,7 @@ class Launcher:
         self._dependencies = dependencies
         self._subnet_selection = SubnetSelection(dependencies.clock, dependencies.unavailable)
         self._attempts: OrderedDict[str, _Attempts] = OrderedDict()
+        self._userdata_bytes: dict[tuple[str, ...], float] = {}  # by name of the node class
 
     async def find(self, claim: NodeClaim) -> Ec2Instance | None:
         """The instance of an earlier launch, or None; `InsufficientCapacity` if it is already terminating."""
@@ -174,7 +176,7 @@ class Launcher:
         """Build the launch, including the content of its templates. Creates nothing at AWS."""
         name = self._dependencies.cluster.name
         facts = await self._dependencies.cluster.facts()
-        tags = launch_tags(claim, node_class, name, recorded_hash(node_class))
+        tags = launch_tags(claim, node_class, name)
         shared = {key: value for key, value in tags.items() if key in _shared_tag_keys(name)}
         bootstrap = bootstrap_config(claim, purchase.capacity_type, node_class.spec, (name, facts))
         config = TemplateConfig(
@@ -188,13 +190,25 @@ class Launcher:
         subnets = await self._dependencies.subnets.find(node_class.spec.subnet_selector_terms)
         subnet_by_zone = self._subnet_selection.choose(subnets)
         overrides = tuple(
-            FleetOverride(option, subnet_by_zone[option.offering.zone], template(shared, template_data(option, config)))
+            FleetOverride(
+                option, subnet_by_zone[option.offering.zone], template(config.tags, template_data(option, config))
+            )
             for option in purchase.options
             if option.offering.zone in subnet_by_zone and image_of(option, node_class)
         )
         if not overrides:
             raise InsufficientCapacity("no subnet has free addresses in a zone where the instance types are available")
-        return FleetLaunch(claim, purchase, overrides, tags, node_class.spec.context)
+        self._show_userdata(node_class.name, overrides[0].template)
+        return FleetLaunch(claim, purchase, overrides, tags, node_class.spec.context or "")
+
+    def _show_userdata(self, node_class: str, launch_template: LaunchTemplate) -> None:
+        self._userdata_bytes[node_class,] = float(len(b64decode(launch_template.data["UserData"])))
+        self._dependencies.aws.metrics.show("karpenter_ec2nodeclasses_userdata_bytes", dict(self._userdata_bytes))
+
+    async def forget_class(self, node_class: EC2NodeClass) -> None:
+        """Drop the metric of a deleted class."""
+        self._userdata_bytes.pop((node_class.name,), None)
+        self._dependencies.aws.metrics.show("karpenter_ec2nodeclasses_userdata_bytes", dict(self._userdata_bytes))
 
     async def _create_fleet(self, fleet: FleetLaunch) -> Ec2Instance:
         """Create the fleet; retry once with new templates if EC2 reports them missing."""
@@ -205,6 +219,7 @@ class Launcher:
             if response is None:
                 continue
             errors = fleet_errors(response, fleet.overrides)
+            self._count_failures(errors, fleet)
             record_shortages(errors, fleet.purchase.capacity_type, self._dependencies.unavailable)
             launched = launched_instance(response, fleet.overrides)
             if launched is not None:
@@ -215,6 +230,15 @@ class Launcher:
                 continue
             raise launch_error(errors, fleet.purchase.capacity_type)
         raise AssertionError("the second attempt returns or raises")
+
+    def _count_failures(self, errors: Iterable[FleetError], fleet: FleetLaunch) -> None:
+        offerings = (each.option.offering for each in fleet.overrides)
+        zone_ids = {each.zone: each.requirements.labels().get(labels.ZONE_ID, "") for each in offerings}
+        for error in errors:
+            where = {"zone": error.zone, "zone_id": zone_ids.get(error.zone, "")}
+            why = {"capacity_type": fleet.purchase.capacity_type, "reason": error.code}
+            metric = "karpenter_cloudprovider_instance_launch_failures_total"
+            self._dependencies.aws.metrics.count(metric, **where, **why)
 
     async def _request_fleet(self, fleet: FleetLaunch, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
         """The response, the instance of an earlier attempt, or None if the templates have to be created again."""
@@ -233,9 +257,9 @@ class Launcher:
                 self._forget_templates(fleet)
                 return None
             if error.code in SHORTAGES:
-                record_shortages(
-                    _shortage_of_all(fleet, error), fleet.purchase.capacity_type, self._dependencies.unavailable
-                )
+                errors = _shortage_of_all(fleet, error)
+                self._count_failures(errors, fleet)
+                record_shortages(errors, fleet.purchase.capacity_type, self._dependencies.unavailable)
                 raise InsufficientCapacity(str(error)) from error
             raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
 

@@ -14,10 +14,9 @@ from email import message_from_string
 from email.message import Message
 from typing import Any
 
-import yaml
-
 from dovetail.cloud.aws.eks_cluster import ClusterFacts
 from dovetail.cloud.aws.launch import userdata_bottlerocket, userdata_shell
+from dovetail.manifest.yaml_output import to_yaml
 from dovetail.model.ec2nodeclass import CUSTOM, EC2NodeClassSpec
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_SYNC_TAINTS
 from dovetail.model.nodeclaim import NodeClaim
@@ -99,7 +98,7 @@ def _node_config(bootstrap: BootstrapConfig) -> str:
     if bootstrap.local_disks:
         spec["instance"] = {"localStorage": {"strategy": "RAID0"}}
     config = {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": json.loads(json.dumps(spec))}
-    return yaml.safe_dump(config, sort_keys=True)
+    return to_yaml(config, sort_keys=True)
 
 
 def _archive(custom: str, generated: tuple[str, str]) -> str:

@@ -8,14 +8,15 @@ Of AMIs with equal requirements one remains: not deprecated first, then the newe
 ordered newest first, and an instance type uses the first AMI whose requirements it meets.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.clients import AwsClients, TtlCache
+from dovetail.cloud.aws.clients import AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.resolve.network import cache_key, ec2_filter, tag_filters
 from dovetail.model.ec2nodeclass import LATEST, AMISelectorTerm, EC2NodeClassSpec, ResolvedAMI
 from dovetail.model.labels import ARCH
@@ -99,8 +100,8 @@ def _bottlerocket(kubernetes: str, version: str) -> Iterator[AliasedAmi]:
             yield AliasedAmi(path, arch, variant)
 
 
-LIFETIME = timedelta(minutes=5)
-_MAX_PARAMETERS = 10  # names per GetParameters request, an SSM limit
+LIFETIME = timedelta(minutes=1)
+PARAMETER_LIFETIME = timedelta(minutes=5)
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 _DEFAULT_OWNERS = ("self", "amazon")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -138,12 +139,13 @@ def _parse_ami_requirements(requirements: tuple[NodeRequirement, ...]) -> Requir
 
 
 class Amis:
-    """Finds AMIs, cached for five minutes."""
+    """Finds AMIs, cached for `lifetime`. SSM parameters, which change rarely, are cached for five minutes."""
 
-    def __init__(self, aws: AwsClients, clock: Clock) -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, lifetime: timedelta = LIFETIME) -> None:
         self._aws = aws
         self._clock = clock
-        self._cache: TtlCache[tuple[bytes, str], tuple[Ami, ...]] = TtlCache(clock, LIFETIME)
+        self._cache: TtlCache[tuple[bytes, str], tuple[Ami, ...]] = TtlCache(clock, lifetime)
+        self._parameters: TtlCache[str, str] = TtlCache(clock, PARAMETER_LIFETIME)
 
     async def find(self, spec: EC2NodeClassSpec, kubernetes: str) -> tuple[Ami, ...]:
         """The matching AMIs, one for each set of requirements, newest first."""
@@ -180,14 +182,20 @@ class Amis:
 
     async def _read_parameters(self, names: list[str]) -> dict[str, str]:
         """The AMI ids that the parameters hold. A parameter that is missing or holds no AMI id is skipped."""
-        values: dict[str, str] = {}
-        for start in range(0, len(names), _MAX_PARAMETERS):
-            batch = names[start : start + _MAX_PARAMETERS]
-            answer = await self._aws.call("ssm", "get_parameters", Names=batch)
-            for each in answer["Parameters"]:
-                name = next((name for name in batch if name in (each["Name"], each.get("ARN"))), each["Name"])
-                values[name] = each["Value"]
-        return {name: value for name, value in values.items() if value.startswith("ami-")}
+        values = await asyncio.gather(
+            *(self._parameters.get(name, partial(self._read_parameter, name)) for name in names)
+        )
+        return {name: value for name, value in zip(names, values, strict=True) if value.startswith("ami-")}
+
+    async def _read_parameter(self, name: str) -> str:
+        """One parameter for each request: Karpenter's policy does not allow GetParameters."""
+        try:
+            answer = await self._aws.call("ssm", "get_parameter", Name=name)
+        except AwsError as error:
+            if error.missing:
+                return ""
+            raise
+        return str(answer["Parameter"]["Value"])
 
     async def _described(self, request: dict[str, Any]) -> list[Ami]:
         request["Filters"] = [*request.get("Filters", ()), ec2_filter("state", "available")]

@@ -1,11 +1,13 @@
 """Creates and deletes the IAM instance profiles of EC2NodeClasses that specify a role.
 
-The name is a hash of cluster, class and role. An interrupted creation therefore finds its profile again and completes
+The profile in the status of the class is kept while it has the role of the class, even if Karpenter created it.
+Otherwise the name is a hash of cluster, class and role: an interrupted creation finds its profile again and completes
 it, and a changed role gets a new profile while existing instances keep theirs. All profiles of a class have one IAM
-path, by which they are found when the class is deleted.
+path, by which they are found when the class is deleted. Path and tags are those of Karpenter; its IAM policy requires
+the tags.
 """
 
-import hashlib
+import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -13,8 +15,11 @@ from typing import Any
 from dovetail.cloud.aws.clients import AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG, cluster_tag
 from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.labels import REGION
+from dovetail.model.struct_hash import struct_hash
 from dovetail.ports.clock import Clock
 
+log = logging.getLogger(__name__)
 LIFETIME = timedelta(minutes=15)
 MIN_AGE_TO_DELETE = timedelta(hours=1)
 _MAX_NAME_LENGTH = 128
@@ -28,6 +33,7 @@ class InstanceProfiles:
         self._clock = clock
         self._cluster_name = cluster_name
         self._cache: TtlCache[str, bool] = TtlCache(clock, LIFETIME)
+        self._names: TtlCache[tuple[str, str], str] = TtlCache(clock, LIFETIME)
 
     async def ensure(self, node_class: EC2NodeClass, in_use: frozenset[str] | None = None) -> str:
         """Return the name of the class's profile; create the profile if it does not exist.
@@ -37,9 +43,8 @@ class InstanceProfiles:
         """
         if node_class.spec.instance_profile:
             return node_class.spec.instance_profile
-        name = self._name(node_class)
-        await self._cache.get(name, lambda: self._ensure_created(name, node_class, in_use))
-        return name
+        key = (node_class.metadata.uid, node_class.spec.role)
+        return await self._names.get(key, lambda: self._ensure_created(node_class, in_use))
 
     async def exists(self, name: str) -> bool:
         """Whether a profile of that name exists; a positive answer is cached for 15 minutes."""
@@ -53,27 +58,42 @@ class InstanceProfiles:
         for each in await self._list_for_class(node_class):
             await self._delete(each)
 
-    async def _ensure_created(self, name: str, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> bool:
+    async def _ensure_created(self, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> str:
         existing = {each["InstanceProfileName"]: each for each in await self._list_for_class(node_class)}
-        if name not in existing or not existing[name]["Roles"]:
-            await self._complete(name, node_class, exists=name in existing)
+        name = node_class.status.instance_profile
+        if name not in existing or _roles(existing[name]) != [_role_name(node_class)]:
+            name = self._name(node_class)
+            if name not in existing or not existing[name]["Roles"]:
+                await self._complete(name, node_class, exists=name in existing)
         for other, profile in existing.items():
             old = profile["CreateDate"] <= self._clock.now() - MIN_AGE_TO_DELETE
             if in_use is not None and other != name and other not in in_use and old:
-                await self._delete(profile)
-        return True
+                await self._delete_unused(profile)
+        return name
+
+    async def _delete_unused(self, profile: Mapping[str, Any]) -> None:
+        """Delete a profile that nothing uses. A denial, for example for want of tags, is only logged."""
+        try:
+            await self._delete(profile)
+        except AwsError as error:
+            if not error.unauthorized:
+                raise
+            name = profile["InstanceProfileName"]
+            log.warning("could not delete an unused instance profile", extra={"profile": name, "error": str(error)})
 
     async def _complete(self, name: str, node_class: EC2NodeClass, *, exists: bool) -> None:
         if not exists:
             tags = {
+                **node_class.spec.tags,
                 cluster_tag(self._cluster_name): "owned",
                 CLUSTER_NAME_TAG: self._cluster_name,
                 NODE_CLASS_TAG: node_class.name,
+                REGION: self._aws.region,
             }
             listed = [{"Key": key, "Value": value} for key, value in tags.items()]
             path = self._path(node_class)
             await self._aws.call("iam", "create_instance_profile", InstanceProfileName=name, Path=path, Tags=listed)
-        role = node_class.spec.role
+        role = _role_name(node_class)
         await self._aws.call("iam", "add_role_to_instance_profile", InstanceProfileName=name, RoleName=role)
 
     async def _list_for_class(self, node_class: EC2NodeClass) -> list[Mapping[str, Any]]:
@@ -110,5 +130,14 @@ class InstanceProfiles:
 
     def _name(self, node_class: EC2NodeClass) -> str:
         identity = f"{self._aws.region}/{self._cluster_name}/{node_class.metadata.uid}/{node_class.spec.role}"
-        digest = hashlib.sha256(identity.encode()).hexdigest()[:20]
+        digest = str(struct_hash(identity))
         return f"{self._cluster_name[: _MAX_NAME_LENGTH - len(digest) - 1]}_{digest}"
+
+
+def _role_name(node_class: EC2NodeClass) -> str:
+    """The name of the role; a class may write its path too."""
+    return node_class.spec.role.rpartition("/")[2]
+
+
+def _roles(profile: Mapping[str, Any]) -> list[str]:
+    return [role["RoleName"] for role in profile["Roles"]]

@@ -86,11 +86,11 @@ class Subnet:
 
 
 class Subnets:
-    """Finds subnets, cached for a minute."""
+    """Finds subnets, cached for `lifetime`."""
 
-    def __init__(self, aws: AwsClients, clock: Clock) -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, lifetime: timedelta = SUBNET_LIFETIME) -> None:
         self._aws = aws
-        self._cache: TtlCache[bytes, tuple[Subnet, ...]] = TtlCache(clock, SUBNET_LIFETIME)
+        self._cache: TtlCache[bytes, tuple[Subnet, ...]] = TtlCache(clock, lifetime)
 
     async def find(self, terms: tuple[SubnetSelectorTerm, ...]) -> tuple[Subnet, ...]:
         """The matching subnets, most free addresses first."""

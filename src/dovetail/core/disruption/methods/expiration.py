@@ -25,8 +25,10 @@ class Expiration:
     gives_way = False
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """The node is not old enough, or never expires this way."""
+        """The NodePool is static, the node is not old enough, or it never expires this way."""
         pool = candidate.pool
+        if pool.static:
+            return Refusal(RefusalCode.STATIC, candidate.ref, permanent=True, nodepool=pool.name)
         wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
         if wait.never and wait.started:
             return _without_budgets(candidate)
@@ -46,7 +48,7 @@ class Expiration:
 
 def _without_budgets(candidate: Candidate) -> Refusal:
     """The refusal of a node without soft expiration: hard expiration deletes it at an age, or it never expires."""
-    pool, due_at = candidate.pool, expires_at(candidate.claim)
+    pool, due_at = candidate.pool, expires_at(candidate.claim, candidate.pool)
     if due_at is not None:
         return Refusal(RefusalCode.NEVER, candidate.ref, due_at, setting=str(candidate.claim.spec.expire_after))
     expire_after = pool.spec.disruption.expire_after  # Never, or unset

@@ -6,8 +6,9 @@ Quiet period: `consolidationGracePeriod` and `consolidateAfter` make a node neit
 consolidation after a pod was bound to it or ended on it. The source is checked in `disruption_delays`. The destination
 is not recorded anywhere, so it is checked by elimination: when all candidates of a command without replacements are
 marked Underutilized, each of their pods must fit on a node that is not certainly inside its period, and all of them
-together on all of these nodes. Free capacity is the most it could have been when the command was planned: only pods
-that were on the node all the time since then count against it. Only CPU and memory are compared.
+together on all of these nodes. Nodes that are being removed or are not initialized do not count, whatever the pods
+tolerate. Free capacity is the most it could have been when the command was planned: only pods that were on the node all
+the time since then count against it. Only CPU and memory are compared.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from decimal import Decimal
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.disruption_settings import consolidation_window
-from dovetail.sim.torture.invariants.objects import is_daemon, is_finished, must_be_rescheduled, tolerates_disruption
+from dovetail.sim.torture.invariants.objects import is_daemon, is_finished, must_be_rescheduled
 from dovetail.sim.torture.invariants.observer import ClaimHistory
 from dovetail.sim.torture.invariants.readers import quantity
 from dovetail.sim.world import ApiCall
@@ -46,7 +47,7 @@ Amounts = tuple[Decimal, ...]  # one for each of RESOURCES
 
 
 class DestinationsAreQuiet(Invariant):
-    """Consolidation moves no pods to nodes with recent pod events."""
+    """Consolidation moves no pods to nodes with recent pod events, nor to nodes that start or are being removed."""
 
     name = "consolidation moves pods to quiet nodes only"
 
@@ -59,9 +60,13 @@ class DestinationsAreQuiet(Invariant):
         if len(marked) < command["candidates"]:
             return
         leaving = {node.value.name for node in map(observer.node_of, marked) if node is not None}
-        pods_to_reschedule = [_requests(pod) for name in leaving for pod in self._settled_pods(name) if _must_move(pod)]
+        pods_to_reschedule = [
+            _requests(pod) for name in leaving for pod in self._settled_pods(name) if must_be_rescheduled(pod)
+        ]
         quiet_nodes = [
-            name for name in observer.provider_id_by_node if name not in leaving and not self._is_recently_active(name)
+            name
+            for name in observer.provider_id_by_node
+            if name not in leaving and self._stays(name) and not self._is_recently_active(name)
         ]
         free = [self._free(name) for name in quiet_nodes]
         all_fit_alone = all(any(_fits(pod, node) for node in free) for pod in pods_to_reschedule)
@@ -74,6 +79,15 @@ class DestinationsAreQuiet(Invariant):
         observer = self.observer
         known_before = observer.now - observer.max_staleness
         return [pod for pod in observer.pods_on(node) if observer.since.bound[pod.uid] <= known_before]
+
+    def _stays(self, node: str) -> bool:
+        """Whether the node is initialized, and was not being removed when the command could have been planned first."""
+        observer, claim = self.observer, self.observer.claim_on(node)
+        if claim is None:
+            return True
+        known_before = observer.now - observer.max_staleness
+        removed = any(at is not None and at <= known_before for at in (claim.command_since, claim.deleting_since))
+        return not removed and observer.is_initialized(claim.value)
 
     def _is_recently_active(self, node: str) -> bool:
         """Whether the node has been inside its quiet period since before the command could have been planned."""
@@ -91,15 +105,15 @@ class DestinationsAreQuiet(Invariant):
         return any(begin < at <= since for at in (*bound, *ends))
 
     def _free(self, node: str) -> Amounts:
+        """What is free on a node; 0 if pods with `spec.nodeName` request more than there is."""
         node_history = self.observer.find_node(node)
         plain = node_history.value.plain if node_history is not None else {}
         allocatable = (plain.get("status") or {}).get("allocatable") or {}
         used = _sum([_requests(pod) for pod in self._settled_pods(node) if not is_finished(pod)])
-        return tuple(quantity(allocatable.get(name, "0")) - each for name, each in zip(RESOURCES, used, strict=True))
-
-
-def _must_move(pod: ObjectVersion) -> bool:
-    return must_be_rescheduled(pod) and not tolerates_disruption(pod)
+        return tuple(
+            max(quantity(allocatable.get(name, "0")) - each, Decimal())
+            for name, each in zip(RESOURCES, used, strict=True)
+        )
 
 
 def _requests(pod: ObjectVersion) -> Amounts:

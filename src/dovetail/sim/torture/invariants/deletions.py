@@ -20,7 +20,7 @@ from dovetail.sim.torture.invariants.disruption_settings import VOLUNTARY
 from dovetail.sim.torture.invariants.instances import bound_before
 from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, must_be_rescheduled
 from dovetail.sim.torture.invariants.observer import Observer
-from dovetail.sim.torture.invariants.readers import NEVER, duration, parse_time
+from dovetail.sim.torture.invariants.readers import NEVER, NODEPOOL, duration, parse_time
 from dovetail.sim.torture.invariants.repair_policies import (
     PROVIDER_POLICIES,
     is_unhealthy,
@@ -131,14 +131,14 @@ class RepairFollowsPolicy(Invariant):
             self.report(f"{claim.name} is unhealthy and deleted before the toleration of {claim.pool} ends")
 
     def _check_unhealthy_share(self, claim: ClaimView) -> None:
-        """Compare the nodes that are known to be unhealthy with the most nodes the pool had recently."""
+        """Compare the nodes that are known to be unhealthy with the most nodes the pool had recently.
+
+        Every Node with the label of the pool counts, also before its NodeClaim has a provider id.
+        """
         observer = self.observer
-        claims = observer.claims_of_pool(claim.pool)
-        nodes = [node for each in claims if (node := observer.node_of(each.value)) is not None]
+        nodes = [each.value for each in observer.nodes.values() if each.value.labels.get(NODEPOOL) == claim.pool]
         known_before = observer.now - observer.max_staleness
-        unhealthy = sum(
-            is_unhealthy(node.value) and self._unhealthy_since(node.value) <= known_before for node in nodes
-        )
+        unhealthy = sum(is_unhealthy(node) and self._unhealthy_since(node) <= known_before for node in nodes)
         limit = max_unhealthy(max(observer.max_nodes(claim.pool), len(nodes)))
         if unhealthy > limit:
             found = f"{unhealthy} unhealthy nodes in {claim.pool}"

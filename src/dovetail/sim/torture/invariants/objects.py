@@ -14,6 +14,7 @@ from dovetail.sim.torture.invariants.readers import (
     DEADLINE,
     DISRUPTION_TAINTS,
     DO_NOT_DISRUPT,
+    NODEPOOL,
     REPLACES,
     Plain,
     annotations,
@@ -36,7 +37,7 @@ class ClaimView:
         self.annotations = annotations(record.plain)
         self.labels: Plain = record.meta.get("labels") or {}
         self.conditions = conditions(record.plain)
-        self.pool: str = self.labels.get("karpenter.sh/nodepool", "")
+        self.pool: str = self.labels.get(NODEPOOL, "")
         self.command = command_of(record.plain)
 
     @property

@@ -128,7 +128,8 @@ class ClaimHistory:
     created_at: float
     deleting_since: float | None = None
     node_missing_since: float | None = None  # since its Node was removed
-    deadline_since: float | None = None  # since when its drain has a deadline
+    deadline_since: float | None = None  # since when its drain has its present deadline
+    command_since: float | None = None  # since when a command is recorded on it
 
 
 @dataclass
@@ -243,6 +244,7 @@ class Observer:
     def _on_claim_change(self, step: StoreChange) -> None:
         value = ClaimView(step.after)
         known = self.claims.get(value.name)
+        old_deadline = known.value.deadline if known is not None and known.deadline_since is not None else None
         if step.type == "DELETED":
             self.claims.pop(value.name, None)
         elif known is None:
@@ -252,8 +254,10 @@ class Observer:
             known.value = value
             if value.deleting and known.deleting_since is None:
                 known.deleting_since = step.at
-        if known is not None and known.deadline_since is None and value.deleting and value.deadline is not None:
-            known.deadline_since = step.at
+        if known is not None:
+            known.command_since = (known.command_since or step.at) if value.command else None
+        if known is not None and value.deleting and value.deadline not in (None, old_deadline):
+            known.deadline_since = step.at  # repair and interruption move a deadline to an earlier time
         if value.has("Initialized"):
             self.initialized.add(value.name)
         self._note_command(value, step.at)
@@ -310,9 +314,12 @@ class Observer:
         return sum(1 for claim in claims if claim.counts_toward_budgets or self._has_just_initialized(claim))
 
     def _has_just_initialized(self, claim: ClaimView) -> bool:
+        return self.is_initialized(claim) and not claim.has("InstanceTerminating")
+
+    def is_initialized(self, claim: ClaimView) -> bool:
+        """Whether the node of the claim is initialized, by its label."""
         node = self.node_of(claim)
-        labels = node.value.labels if node is not None else {}
-        return labels.get(_INITIALIZED) == "true" and not claim.has("InstanceTerminating")
+        return node is not None and node.value.labels.get(_INITIALIZED) == "true"
 
     def claims_of_pool(self, pool: str) -> Iterator[ClaimHistory]:
         """The existing claims of a pool."""

@@ -20,6 +20,7 @@ NEVER = math.inf
 COMMAND = "dovetail.sh/command"
 REPLACES = "dovetail.sh/replaces"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+NODEPOOL = "karpenter.sh/nodepool"  # a label
 DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
 PAUSE = "dovetail.sh/pause"
 DISRUPTION_TAINTS = (("karpenter.sh/disrupted", ""), ("karpenter.sh/disruption", "disrupting"))

@@ -1,0 +1,86 @@
+"""Compares two plans of the same nodes, before and after a change of their NodePools."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.planner import PassPlan
+from dovetail.core.explain.plan_summary import obstacles_by_node
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """What a plan does with a node: the command that takes it, or the refusal that keeps it."""
+
+    command: Command | None = None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node that the two plans treat differently."""
+
+    node: str
+    nodepool: str
+    before: PlannedNode
+    after: PlannedNode
+
+
+@dataclass(frozen=True, slots=True)
+class PlanComparison:
+    """The nodes that two plans treat differently, by name."""
+
+    unblocked: tuple[NodeChange, ...]  # leave only in the second plan
+    blocked: tuple[NodeChange, ...]  # leave only in the first plan
+    other_command: tuple[NodeChange, ...]  # leave in both, for another reason or with other replacements
+    other_refusal: tuple[NodeChange, ...]  # stay in both, for another reason or until another time
+
+    @property
+    def same_commands(self) -> bool:
+        """Whether both plans start the same commands."""
+        return not (self.unblocked or self.blocked or self.other_command)
+
+    @property
+    def same(self) -> bool:
+        """Whether both plans are the same, refusals included."""
+        return self.same_commands and not self.other_refusal
+
+
+def compare_plans(before: PassPlan, after: PassPlan, snapshot: Snapshot) -> PlanComparison:
+    """Compare two thorough plans for the managed nodes of a snapshot."""
+    managed = {node.name: node.nodepool_name for node in snapshot.nodes if node.managed}
+    first, second = _by_node(before, managed), _by_node(after, managed)
+    changes = [NodeChange(name, managed[name], first[name], second[name]) for name in sorted(managed)]
+    return PlanComparison(
+        unblocked=tuple(each for each in changes if each.before.command is None and each.after.command is not None),
+        blocked=tuple(each for each in changes if each.before.command is not None and each.after.command is None),
+        other_command=tuple(each for each in changes if _other_command(each)),
+        other_refusal=tuple(each for each in changes if each.before.refusal != each.after.refusal and _stays(each)),
+    )
+
+
+def _by_node(plan: PassPlan, names: Mapping[str, str]) -> dict[str, PlannedNode]:
+    commands = {each.name: command for command in plan.commands for each in command.candidates}
+    staying = obstacles_by_node(plan, names.keys() - commands.keys())
+    return {
+        name: PlannedNode(commands[name]) if name in commands else PlannedNode(None, staying[name]) for name in names
+    }
+
+
+def _stays(change: NodeChange) -> bool:
+    return change.before.command is None and change.after.command is None
+
+
+def _other_command(change: NodeChange) -> bool:
+    first, second = change.before.command, change.after.command
+    return first is not None and second is not None and _identity(first) != _identity(second)
+
+
+def _identity(command: Command) -> tuple[object, ...]:
+    """What happens to a node: the reason, and the NodePool and instance types of the replacements."""
+    return (
+        command.reason,
+        [(draft.pool_name, [choice.type.name for choice in draft.choices]) for draft in command.replacements],
+    )

@@ -1,0 +1,184 @@
+"""Summarizes a plan: nodes and cost now, what leaves in the next pass, the cost after it, and what blocks the rest.
+
+Every node that stays is counted once, under the first obstacle of its verdict. Refusals are grouped by what would have
+to change: a PodDisruptionBudget, the protection of pods, a disruption budget, a delay, or another obstacle. One method
+acts in a pass, so a node that another method would take is not blocked: it waits for a later pass.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import structs
+
+from dovetail.core.disruption.planner import PassPlan
+from dovetail.core.explain.node import find_verdicts
+from dovetail.core.explain.shared_causes import find_drifted
+from dovetail.core.wording import message
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.verdict import DriftedNodes, NodeVerdict
+
+
+class ObstacleKind(StrEnum):
+    """What keeps a node, as a user would change it."""
+
+    PDB = "PodDisruptionBudget"
+    POD = "pod protection"
+    BUDGET = "disruption budget"
+    DELAY = "delay"
+    LATER = "later pass"
+    OTHER = "other"
+
+
+_KINDS = {
+    RefusalCode.POD_DISRUPTION_BUDGET: ObstacleKind.PDB,
+    RefusalCode.DRAIN_WOULD_STALL: ObstacleKind.PDB,
+    RefusalCode.DO_NOT_DISRUPT_POD: ObstacleKind.POD,
+    RefusalCode.BUDGET: ObstacleKind.BUDGET,
+    RefusalCode.BUDGET_UNREADABLE: ObstacleKind.BUDGET,
+    RefusalCode.WAITING: ObstacleKind.DELAY,
+    RefusalCode.BACKING_OFF: ObstacleKind.DELAY,
+    RefusalCode.LAUNCH_BACKOFF: ObstacleKind.DELAY,
+    RefusalCode.ANOTHER_FIRST: ObstacleKind.LATER,
+    RefusalCode.NEXT_PASS: ObstacleKind.LATER,
+    RefusalCode.NOT_THE_BEST: ObstacleKind.LATER,
+}
+_DELAYS = {
+    Reason.UNDERUTILIZED: "consolidateAfter",
+    Reason.EMPTY: "consolidateAfter",
+    Reason.DRIFTED: "disruptAfter of Drift",
+    Reason.EXPIRED: "expireAfter",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedNodes:
+    """The nodes that one obstacle keeps."""
+
+    kind: ObstacleKind
+    what: (
+        str  # the PodDisruptionBudget, the annotation, the budget and its NodePool, the field, or the refusal in words
+    )
+    nodes: tuple[str, ...]
+    pods: tuple[str, ...]  # the pods that are named by the refusals
+    first_until: datetime | None  # when it ends for the first of these nodes, if that is known
+    last_until: datetime | None  # when it ends for the last of them; None if it does not end by itself for some
+    permanent: bool  # for all of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """The figures of a plan. Costs are dollars an hour, without nodes of unknown price."""
+
+    at: datetime
+    nodes: int
+    unpriced: int
+    cost: float
+    leaving_by_reason: Mapping[str, int]
+    replacements: int
+    pods_moved: int
+    saving: float
+    blocked: tuple[BlockedNodes, ...]
+    drifted: tuple[DriftedNodes, ...]
+
+    @property
+    def leaving(self) -> int:
+        """The number of nodes that leave in the next pass."""
+        return sum(self.leaving_by_reason.values())
+
+
+def summarize(plan: PassPlan, snapshot: Snapshot, nodepools: Collection[str] = ()) -> PlanSummary:
+    """Summarize a thorough plan, for all NodePools or for these."""
+    nodes = [each for each in snapshot.nodes if each.managed and (not nodepools or each.nodepool_name in nodepools)]
+    names = {each.name for each in nodes}
+    commands = [each for each in plan.commands if any(one.name in names for one in each.candidates)]
+    reasons = Counter(str(each.reason) for each in commands for one in each.candidates if one.name in names)
+    taken = {one.name for each in commands for one in each.candidates}
+    prices = [snapshot.price_of(each) for each in nodes]
+    return PlanSummary(
+        at=plan.at,
+        nodes=len(nodes),
+        unpriced=sum(price is None for price in prices),
+        cost=sum(price or 0.0 for price in prices),
+        leaving_by_reason=dict(sorted(reasons.items())),
+        replacements=sum(len(each.replacements) for each in commands),
+        pods_moved=sum(each.pods for each in commands),
+        saving=sum(each.saving for each in commands),
+        blocked=tuple(group_obstacles(obstacles_by_node(plan, names - taken))),
+        drifted=find_drifted(nodes, snapshot),
+    )
+
+
+def obstacles_by_node(plan: PassPlan, staying: Collection[str]) -> dict[str, Refusal]:
+    """Why each of these nodes is not in a command of a thorough plan, by name."""
+    assert plan.context is not None, "plan_pass records its context"
+    verdicts = find_verdicts(plan, [each for each in plan.context.snapshot.nodes if each.name in staying])
+    later = {one.name: each for all_ in plan.commands_by_method.values() for each in all_ for one in each.candidates}
+    return {
+        name: Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=later[name].reason)
+        if name in later
+        else _first_obstacle(name, verdicts[name])
+        for name in sorted(staying)
+    }
+
+
+def _first_obstacle(name: str, verdict: NodeVerdict) -> Refusal:
+    """The first obstacle of the verdict on a node; a budget only if nothing else keeps the node."""
+    refusals = [each.refusal for each in verdict.obstacles]
+    if refusals:
+        first = next((each for each in refusals if each.code is not RefusalCode.BUDGET), refusals[0])
+        return structs.replace(first, reason=first.reason or verdict.reason)
+    return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=verdict.reason)
+
+
+def obstacle_words(refusal: Refusal) -> str:
+    """A refusal of `obstacles_by_node` in words."""
+    if refusal.code is RefusalCode.ANOTHER_FIRST and refusal.reason is not None:
+        return f"could leave in a later pass ({refusal.reason}), because {message(refusal)}"
+    return message(refusal)
+
+
+def group_obstacles(staying: Mapping[str, Refusal]) -> Iterator[BlockedNodes]:
+    """Group nodes by what keeps them: in the order of `ObstacleKind`, the obstacle with most nodes first."""
+    grouped: dict[tuple[ObstacleKind, str], list[tuple[str, Refusal]]] = {}
+    for name, refusal in staying.items():
+        kind = _KINDS.get(refusal.code, ObstacleKind.OTHER)
+        key = f"{refusal.code} {refusal.nodepool}" if kind is ObstacleKind.OTHER else _what(refusal)
+        grouped.setdefault((kind, key), []).append((name, refusal))
+    order = list(ObstacleKind)
+    for (kind, _), members in sorted(grouped.items(), key=lambda entry: (order.index(entry[0][0]), -len(entry[1]))):
+        ends = [refusal.until for _, refusal in members]
+        known = [end for end in ends if end is not None]
+        texts = list(dict.fromkeys(_what(refusal) for _, refusal in members))
+        yield BlockedNodes(
+            kind=kind,
+            what=texts[0] if len(texts) == 1 else f"{texts[0]}, and similar",
+            nodes=tuple(name for name, _ in members),
+            pods=tuple(dict.fromkeys(str(refusal.pod) for _, refusal in members if refusal.pod is not None)),
+            first_until=min(known, default=None),
+            last_until=max(known) if len(known) == len(ends) else None,
+            permanent=all(refusal.permanent for _, refusal in members),
+        )
+
+
+def _what(refusal: Refusal) -> str:
+    """What keeps the node, without the node itself: nodes with the same text are one group."""
+    kind = _KINDS.get(refusal.code, ObstacleKind.OTHER)
+    if kind is ObstacleKind.PDB:
+        return " ".join(map(str, refusal.pdbs))
+    if kind is ObstacleKind.POD:
+        return DO_NOT_DISRUPT
+    if kind is ObstacleKind.LATER:
+        reason = Reason.UNDERUTILIZED if refusal.code is RefusalCode.NOT_THE_BEST else refusal.reason
+        return f"for {reason}" if reason is not None else message(refusal)
+    if refusal.budget is not None:
+        allows = f"allows {refusal.budget.limit} for {refusal.reason}"
+        return f"{refusal.budget.nodes!r} of NodePool {refusal.nodepool} {allows}"
+    if refusal.code is RefusalCode.WAITING and refusal.reason is not None:
+        return refusal.setting or _DELAYS[refusal.reason]
+    return message(refusal)
