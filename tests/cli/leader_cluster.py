@@ -24,7 +24,7 @@ class LeaderCluster:
 
     holder: str = "dovetail-7d9c-x2x5z_0a1b2c"
     pod: str = "dovetail-7d9c-x2x5z"
-    renewed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    renewed_at: datetime | None = None  # None: the leader lives, and has renewed it just now
     forbidden: tuple[str, ...] = ()  # "leases", "pods/portforward"
     seen: list = field(default_factory=list)
     names: dict = field(default_factory=dict)  # of objects, by the path of their collection
@@ -46,7 +46,7 @@ class LeaderCluster:
         spec = {
             "holderIdentity": self.holder,
             "leaseDurationSeconds": 15,
-            "renewTime": self.renewed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "renewTime": (self.renewed_at or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         }
         metadata = {"name": name, "namespace": namespace, "resourceVersion": "1", "uid": "u"}
         return web.json_response(

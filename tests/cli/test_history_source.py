@@ -26,19 +26,24 @@ from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, L
 from dovetail.settings import Settings
 from dovetail.wiring.system_clock import SystemClock
 
-TWO_HOURS_AGO = datetime.now(UTC) - timedelta(hours=2, minutes=5)
 TOKEN = "a-token-of-the-page-itself"
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def two_hours_ago():
+    """Read when the test starts, not when the file is collected: the savings asked for below end now."""
+    return datetime.now(UTC) - timedelta(hours=2, minutes=5)
+
+
+@pytest.fixture
+def ledger(tmp_path, two_hours_ago):
     """A ledger in which node-1 was found empty and removed, and node-2 was launched."""
     path = tmp_path / "ledger.db"
     written = SqliteLedger(path, SystemClock(), cluster="https://one")
     written.start()
     gone = LedgerNode(nodeclaim="web-1", node="node-1", nodepool="web", instance_type="m5.large", price=0.2)
     gone = replace(gone, expires_at=NEVER_EXPIRES)
-    entry = partial(LedgerEntry, at=TWO_HOURS_AGO, cost_before=0.2)
+    entry = partial(LedgerEntry, at=two_hours_ago, cost_before=0.2)
     written.open(
         entry(
             id="c0ffee",
@@ -49,11 +54,11 @@ def ledger(tmp_path):
             nodes=(gone,),
         )
     )
-    written.close("c0ffee", LedgerEnding(outcome=DecisionOutcome.DONE, at=TWO_HOURS_AGO + timedelta(minutes=3)))
-    written.gone("c0ffee", "web-1", TWO_HOURS_AGO + timedelta(minutes=5))
+    written.close("c0ffee", LedgerEnding(outcome=DecisionOutcome.DONE, at=two_hours_ago + timedelta(minutes=3)))
+    written.gone("c0ffee", "web-1", two_hours_ago + timedelta(minutes=5))
     written.open(entry(id="bead", act=LedgerAction.LAUNCH, reason="Provisioned", why="1 pod"))
     made = LedgerNode(nodeclaim="web-2", node="node-2", nodepool="web")
-    written.close("bead", LedgerEnding(outcome=DecisionOutcome.DONE, at=TWO_HOURS_AGO, made=(made,)))
+    written.close("bead", LedgerEnding(outcome=DecisionOutcome.DONE, at=two_hours_ago, made=(made,)))
     written.stop(30)
     return path
 
@@ -73,8 +78,8 @@ def leading(tmp_path, ledger, api=None, **settings):
         yield ask
 
 
-def test_history_from_any_machine_is_the_history_of_the_leader(tmp_path, ledger):
-    until = ("--until", (TWO_HOURS_AGO + timedelta(minutes=65)).isoformat())
+def test_history_from_any_machine_is_the_history_of_the_leader(tmp_path, ledger, two_hours_ago):
+    until = ("--until", (two_hours_ago + timedelta(minutes=65)).isoformat())
     with leading(tmp_path, ledger) as ask:
         result = ask("history", "--node", "node/node-1", *until, "-o", "json")
         one = ask("history", "decision/c0f", "-o", "json")
