@@ -118,11 +118,17 @@ class Story:
         def at_rest():
             nonlocal seen, since
             there = {each["metadata"]["uid"] for each in self.watcher.now("NodeClaim")}
-            if unrest(self.cluster) or there != seen:
+            if unrest(self.cluster) or self.orphans() or there != seen:
                 seen, since = there, time.monotonic()
             return time.monotonic() - since >= AT_REST
 
         eventually(at_rest, "the cluster is at rest", within=120, every=0.5)
+
+    def orphans(self):
+        """Pods of DaemonSets whose node is gone: the pod garbage collector deletes them up to a minute later."""
+        nodes = {each["metadata"]["name"] for each in self.watcher.now("Node")}
+        bound = {each["spec"]["nodeName"] for each in self.watcher.now("Pod")} - {None, ""}
+        return bound - nodes
 
     def watch(self):
         """Whether the cluster is left alone: what happened that should not, until something did or the time is over."""
@@ -186,6 +192,7 @@ def adoption_report(cluster):
     kubeconfig = cluster.token_kubeconfig("adopter", cluster.service_account_token("dovetail", "adopter"))
     arguments = ["adopt", "--kubeconfig", str(kubeconfig), "--catalog", "generic", "-o", "json"]
     done = subprocess.run([DOVETAIL, *arguments], capture_output=True, text=True, check=False)
+    cluster.kubectl("delete", "clusterrolebinding", "adopter")  # it would grant every role to tests that come later
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 
