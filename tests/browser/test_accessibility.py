@@ -1,11 +1,14 @@
 """axe-core finds nothing to complain about in any view, in light and in dark; the keyboard reaches everything."""
 
 import gzip
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from acceptance.fleet import LEAVING, cluster, running, shielded, worker
+from browser.test_reconnect import LOST
 from builders import nodepool
 from cli.test_explain_repair import unhealthy
 from dashboard.pages import page_served
@@ -27,7 +30,9 @@ VIEWS = (
     "decisions",
     "decisions?id=a1",
     "savings",
+    "savings?since=24h",
 )
+LASTING = ("cluster", "node/a", "pools", "plan", "decisions", "savings")
 CHECKS = 12  # rules of axe that have something to look at on every view
 
 
@@ -47,7 +52,10 @@ def address(tmp_path_factory):
         unhealthy("e"),
     ]
     pools = [nodepool(disruption=WEEK, limits={"cpu": "64"})]
-    with page_served(cluster(*nodes, pools=pools), ledger=path) as served:
+    shown = cluster(*nodes, pools=pools)
+    with page_served(shown, ledger=path) as served:
+        for minutes in (40, 39, 20, 19, 0):
+            served.published_state.cost_history.record(replace(shown, at=shown.at - timedelta(minutes=minutes)))
         yield served.address
 
 
@@ -66,9 +74,32 @@ def test_axe_finds_nothing_and_no_view_is_wider_than_the_window(scheme, width, a
         if "id=" in view:
             page.wait_for_selector("[data-refused]")
             page.locator(".weighed details > summary").first.click()
+        for each in page.locator(".values:not([hidden]) > summary").all():
+            each.click()
         page.wait_for_timeout(300)  # real time: bars slide to where they belong
         assert complaints(page, axe, view) == []
         assert (view, page.evaluate("document.documentElement.scrollWidth")) == (view, width)
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 375)])
+def test_axe_finds_nothing_in_a_page_that_lost_its_server(scheme, width, axe, open_page):
+    """Views that were open keep what they show; a view that is opened then says why it is empty."""
+    settings = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}, "expected": LOST}
+    with page_served(cluster(worker("a", running("x", "a")), worker("b"))) as served:
+        pages = {view: open_page(f"{served.address}#/{view}", **settings) for view in LASTING}
+        for page in pages.values():
+            page.wait_for_selector("main[aria-busy=false] :is(h1, h2)", state="attached")
+            page.wait_for_selector("#link.live")
+        texts = {view: page.inner_text("main") for view, page in pages.items()}
+    for view, page in pages.items():
+        page.wait_for_selector("#lost:not([hidden])")
+        assert page.inner_text("main") == texts[view]
+        assert complaints(page, axe, view) == []
+        assert (view, page.evaluate("document.documentElement.scrollWidth")) == (view, width)
+    page = pages["cluster"]
+    page.evaluate("location.hash = '#/savings'")
+    page.wait_for_selector("main [role=alert]:has-text('The server does not answer.')")
+    assert complaints(page, axe, "savings, lost") == []
 
 
 def complaints(page, axe, view):

@@ -37,6 +37,13 @@ def test_the_report_needs_no_network_shows_its_plots_and_satisfies_axe(scheme, r
         assert box is not None
         assert box["height"] > 100
         assert "at most" in plots.nth(at).get_attribute("aria-label")
+    values = page.get_by_role("figure").first.locator("details")
+    values.locator("summary").click()
+    assert values.get_by_role("columnheader").all_inner_texts() == [
+        "Time",
+        "baseline",
+        "consolidationGracePeriod=Never",
+    ]
     assert page.get_by_role("heading", level=2).all_inner_texts() == ["baseline", "consolidationGracePeriod=Never"]
     page.add_script_tag(content=gzip.decompress(AXE.read_bytes()).decode())
     found = page.evaluate("axe.run()")

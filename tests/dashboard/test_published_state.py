@@ -2,13 +2,16 @@
 
 import asyncio
 from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
 from acceptance.fleet import cluster, worker
+from builders import NOON
 from dashboard.pages import page_served
 from dovetail.dashboard import published_state as module
 from dovetail.dashboard import routes
+from dovetail.dashboard.cost_history import SAMPLE_SECONDS
 from dovetail.dashboard.published_state import STALE_PAUSES, PublishedState, keep_publishing
 from dovetail.sim.virtual_loop import run
 
@@ -17,9 +20,13 @@ class Source:
     def __init__(self):
         self.revision = 1
         self.missing = ()
+        self.out_of_date = ()
 
     def unsynced(self):
         return self.missing
+
+    def stale(self):
+        return self.out_of_date
 
 
 async def living(published_state, source, scenario, **ways):
@@ -64,19 +71,46 @@ def test_without_a_change_a_snapshot_is_taken_now_and_then(published_state):
     assert run(living(published_state, Source(), scenario))[0] == 4
 
 
-def test_without_viewers_snapshots_are_taken_only_at_start_and_end(published_state, monkeypatch):
-    source = Source()
+def test_without_viewers_snapshots_are_published_only_at_start_and_end(published_state, monkeypatch):
+    source, published = Source(), []
     monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
+    monkeypatch.setattr(published_state, "publish", published.append)
 
     async def scenario():
         for _ in range(50):
             source.revision += 1
             await asyncio.sleep(1)
 
-    assert run(living(published_state, source, scenario)) == (1, 1)
+    run(living(published_state, source, scenario))
+    assert len(published) == 1
     assert not published_state.still
-    assert run(living(published_state, source, scenario, stays=True)) == (1, 2)
+    run(living(published_state, source, scenario, stays=True))
+    assert len(published) == 3
     assert published_state.still
+
+
+def test_without_viewers_the_cost_is_recorded(published_state, monkeypatch):
+    monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
+    source, began = Source(), []
+
+    async def take():
+        loop = asyncio.get_running_loop()
+        began.append(loop.time())
+        return cluster(worker("a"), at=NOON + timedelta(seconds=loop.time()))
+
+    async def life():
+        task = asyncio.get_running_loop().create_task(keep_publishing(published_state, source, take, 1.0))
+        await asyncio.sleep(600)
+        source.out_of_date = ("pods",)
+        await asyncio.sleep(300)
+        source.out_of_date = ()
+        await asyncio.sleep(300)
+        task.cancel()
+
+    run(life())
+    assert began[1] - began[0] == SAMPLE_SECONDS
+    found = published_state.cost_history.document(None, NOON + timedelta(seconds=1200))
+    assert found["costPerHour"] == [1.0] * 10 + [None] * 5 + [1.0] * 5
 
 
 def test_without_a_snapshot_the_missing_parts_are_published(published_state):

@@ -33,6 +33,7 @@ PATHS = (
     "/api/cluster",
     "/api/snapshot",
     "/api/savings",
+    "/api/cost",
     "/api/plan",
     "/api/node/{}",
     "/api/explain/node/{}",
@@ -48,7 +49,7 @@ PATHS = (
     "/api/budgets/general",
     "/api/budgets/general",
 )
-ASKING = ("/api/budgets/general", "/api/history", "/api/savings")
+ASKING = ("/api/budgets/general", "/api/history", "/api/savings", "/api/cost")
 QUERIES = ("days", "from", "most", "since", "until", "node", "nodepool", "reason", "act", "a[]", "")
 HEADERS = (
     "Authorization",

@@ -124,6 +124,7 @@ def documents(ledger: Path | None) -> "Documents":
         calendar=calendar_document,
         history=history,
         decision=decision,
+        window=_window,
         savings=partial(_savings, ledger),
     )
 
@@ -177,20 +178,24 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
         return {"decisions": [], "missing": str(error)}
 
 
-def _savings(ledger: Path | None, parameters: Mapping[str, str], now: datetime) -> "LedgerSavings":
+def _window(parameters: Mapping[str, str], now: datetime) -> tuple[datetime | None, datetime]:
     import typer
 
     from dovetail.cli.history import instant
     from dovetail.dashboard.api import PageApiError
+
+    try:
+        since = instant("since", parameters.get("since", ""), lambda: now)
+        return since, instant("until", parameters.get("until", ""), lambda: now) or now
+    except typer.BadParameter as error:
+        raise PageApiError(error.message, 400) from None
+
+
+def _savings(ledger: Path | None, since: datetime | None, until: datetime) -> "LedgerSavings":
     from dovetail.dashboard.savings import LedgerSavings
     from dovetail.observe.ledger_query import LedgerMissing
     from dovetail.observe.ledger_savings import read_savings
 
-    try:
-        since = instant("since", parameters.get("since", ""), lambda: now)
-        until = instant("until", parameters.get("until", ""), lambda: now) or now
-    except typer.BadParameter as error:
-        raise PageApiError(error.message, 400) from None
     if ledger is None:
         return LedgerSavings(since, until, missing="this process keeps no ledger, so past savings are not known")
     try:

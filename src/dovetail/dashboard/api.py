@@ -18,6 +18,7 @@ from dovetail.core.explain.node import NodeExplanation, explain_node
 from dovetail.core.explain.nodepool import PoolExplanation, explain_pool
 from dovetail.core.explain.pod import PodExplanation, explain_pod, find_pod
 from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.dashboard.cost_history import sample_of
 from dovetail.dashboard.nodes import node_details, price_of, stamp
 from dovetail.dashboard.published_state import PublishedState, PublishedView
 from dovetail.dashboard.savings import LedgerSavings, summarize
@@ -52,8 +53,10 @@ class Documents:
     """The decisions for the filters of `dovetail history`, as of an instant; `missing` if there is no ledger."""
     decision: Callable[[str, datetime], Plain]
     """One decision with its plan and refusals, by its id, as of an instant; `PageApiError` if it does not exist."""
-    savings: Callable[[Mapping[str, str], datetime], LedgerSavings]
-    """What commands saved in the window of the filters, as of an instant."""
+    window: Callable[[Mapping[str, str], datetime], tuple[datetime | None, datetime]]
+    """The window of a query, as of an instant; without `since`, everything that is known."""
+    savings: Callable[[datetime | None, datetime], LedgerSavings]
+    """What commands saved in a window."""
 
 
 class PageApi:
@@ -143,7 +146,16 @@ class PageApi:
         return {
             "at": stamp(snapshot.at),
             "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
-            **summarize(self._documents.savings(query, snapshot.at)),
+            **summarize(self._documents.savings(*self._documents.window(query, snapshot.at))),
+        }
+
+    def cost(self, query: Mapping[str, str]) -> Plain:
+        """The cost over time, as far as this process recorded it, and the nodes that have no known price now."""
+        snapshot = self._context()[1].snapshot
+        return {
+            "at": stamp(snapshot.at),
+            "unpricedNow": sample_of(snapshot).unpriced,
+            **self._published_state.cost_history.document(*self._documents.window(query, snapshot.at)),
         }
 
     def snapshot(self) -> Snapshot:

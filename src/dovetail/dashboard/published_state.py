@@ -1,7 +1,8 @@
 """Passes snapshots from the controller's event loop to the page's thread, and turns views into numbered frames.
 
 `PublishedState` holds the latest view (a snapshot, or what is missing for one). Any thread may publish; snapshots are
-immutable, so no further locking is needed. `keep_publishing` takes snapshots only while the page is viewed.
+immutable, so no further locking is needed. `keep_publishing` publishes only while the page is viewed; for the cost
+history it takes a snapshot every few seconds always.
 
 `EventStream` holds the tiles of the page and the last `KEPT` frames. A frame has the changed tiles and the names of
 removed nodes. Each frame is identified by a mark, RUN-NUMBER: a client that missed a few frames gets them, and one that
@@ -13,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from uuid import uuid4
 
 import msgspec
 
+from dovetail.dashboard.cost_history import SAMPLE_SECONDS, CostHistory
 from dovetail.model.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -43,6 +45,7 @@ class PublishedState:
 
     def __init__(self, *, still: bool = False) -> None:
         self.still = still
+        self.cost_history = CostHistory()
         self._lock = threading.Lock()
         self._latest = PublishedView(0, None, ("the cluster has not been read yet",))
         self._listener: Callable[[], object] | None = None
@@ -58,6 +61,8 @@ class PublishedState:
         with self._lock:
             self._latest = PublishedView(self._latest.number + 1, snapshot, missing)
             listener = self._listener
+        if snapshot is None:
+            self.cost_history.interrupt()
         if listener is not None:
             listener()
 
@@ -93,6 +98,10 @@ class ChangeSource(Protocol):
         """What has not been read yet, as sentences."""
         ...
 
+    def stale(self) -> Collection[object]:
+        """The caches that may be out of date."""
+        ...
+
 
 async def keep_publishing(
     published_state: PublishedState,
@@ -102,32 +111,45 @@ async def keep_publishing(
     *,
     stays: bool = False,
 ) -> None:
-    """Publish a snapshot after each change while the page is viewed, until cancelled.
+    """Publish a snapshot after each change while the page is viewed, and record costs, until cancelled.
 
     With `stays`, a final snapshot is published on cancellation, because the page stays open.
     """
     shown: int | None = None
-    idle = 0
+    idle, unrecorded = 0, 0.0  # pauses without a publication, and seconds without a snapshot
     try:
         while True:
             revision, missing = source.revision, source.unsynced()
+            due = shown is None or (published_state.wanted and (revision != shown or idle >= STALE_PAUSES))
+            idle, unrecorded = idle + 1, unrecorded + pause
             if missing:
                 if published_state.latest.missing != missing:
                     published_state.publish(None, missing)
-            elif shown is None or (published_state.wanted and (revision != shown or idle >= STALE_PAUSES)):
+            elif due or unrecorded >= SAMPLE_SECONDS:
+                unrecorded = 0.0
                 try:
-                    published_state.publish(await take())
+                    snapshot = await take()
+                    _record_cost(published_state, source, snapshot)
+                    if due:
+                        published_state.publish(snapshot)
                 except Exception:  # the page keeps the previous snapshot, and the next attempt may succeed
                     log.exception("no snapshot for the page")
-                shown, idle = revision, 0
-            else:
-                idle += 1
+                if due:
+                    shown, idle = revision, 0
             await asyncio.sleep(pause)
     finally:
         if stays and not source.unsynced():
             last = await take()
+            _record_cost(published_state, source, last)
             published_state.still = True
             published_state.publish(last)
+
+
+def _record_cost(published_state: PublishedState, source: ChangeSource, snapshot: Snapshot) -> None:
+    if source.stale():
+        published_state.cost_history.interrupt()
+    else:
+        published_state.cost_history.record(snapshot)
 
 
 Plain = dict[str, Any]

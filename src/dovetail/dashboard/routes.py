@@ -113,6 +113,7 @@ class Routes:
                 request.match_info["namespace"], request.match_info["name"]
             ),
             "/api/budgets/{name}": lambda request: api.budgets(request.match_info["name"], request.query),
+            "/api/cost": lambda request: api.cost(request.query),
             "/api/history": lambda request: api.history(request.query),
             "/api/decision/{id}": lambda request: api.decision(request.match_info["id"]),
         }

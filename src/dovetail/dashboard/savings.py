@@ -57,6 +57,14 @@ def _by_reason(savings: Iterable[CommandSaving], since: datetime, until: datetim
 
 
 def _steps(savings: list[CommandSaving], since: datetime, until: datetime) -> list[Plain]:
-    """The dollars saved since the start of the window, at equal intervals."""
+    """The dollars saved since the start of the window, at equal intervals, in total and by reason."""
     instants = [since + (until - since) * number / POINTS for number in range(POINTS + 1)]
-    return [{"at": stamp(at), "saved": round(saved_dollars(savings, since, at), 4)} for at in instants]
+    by_reason: dict[str, list[CommandSaving]] = {}
+    for each in savings:
+        by_reason.setdefault(each.reason, []).append(each)
+    steps = []
+    for at in instants:
+        reasons = {reason: saved_dollars(mine, since, at) for reason, mine in by_reason.items()}
+        rounded = {reason: round(dollars, 4) for reason, dollars in reasons.items()}
+        steps.append({"at": stamp(at), "saved": round(sum(reasons.values()), 4), "byReason": rounded})
+    return steps

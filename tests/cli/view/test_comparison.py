@@ -15,7 +15,7 @@ from dovetail.cli.simulation.comparison import (
     short_names,
     without_disruption,
 )
-from dovetail.cli.simulation.html_report import plot
+from dovetail.cli.simulation.svg_chart import plot
 from dovetail.cli.simulation.variants import Variant
 
 A, B = "nodepool/a.spec.disruption.consolidateAfter", "nodepool/b.spec.disruption.consolidateAfter"
@@ -123,3 +123,23 @@ def test_the_ticks_of_a_plot_are_round(end, told):
     drawn = plot("Nodes", [end / 2, end], {"nodes": [1.0, 2.0]})
     for tick in told:
         assert f">{tick}</text>" in drawn
+
+
+def test_a_value_that_is_not_known_is_a_gap_and_not_zero():
+    drawn = plot("Cost per hour", [1.0, 2.0, 3.0], {"lower bound": [0.5, None, 0.25]}, "$")
+    assert drawn.count('<polyline class="edge') == 2
+    assert "<td>01:00 to 02:00 h</td><td>not known</td>" in drawn
+    assert 'aria-label="Cost per hour: lower bound: at most $0.500, at the end $0.250"' in drawn
+    assert "lower bound: not known" in plot("Cost per hour", [1.0], {"lower bound": [None]}, "$")
+
+
+def test_the_amounts_of_a_plot_are_round_and_have_a_unit():
+    drawn = plot("Cost per hour", [1.0], {"cost": [0.92]}, "$")
+    assert [each.split("<")[0] for each in drawn.split('text-anchor="end">')[1:7]][:5] == [
+        "$0.00",
+        "$0.20",
+        "$0.40",
+        "$0.60",
+        "$0.80",
+    ]
+    assert "<title>00:00 to 01:00 h\ncost: $0.920</title>" in drawn

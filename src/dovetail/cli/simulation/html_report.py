@@ -15,25 +15,22 @@ from dovetail.cli.simulation.comparison import (
     without_disruption,
 )
 from dovetail.cli.simulation.report import Report, budget_use, length
+from dovetail.cli.simulation.svg_chart import COLOURS, plot
+from dovetail.cli.simulation.svg_chart import STYLE as CHART_STYLE
 from dovetail.cli.simulation.variants import BASELINE, Variant
 from dovetail.cli.view.printing import dollars
 from dovetail.cli.view.simulation import savings_text
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
-COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
-STEPS = (1 / 60, 1 / 12, 1 / 6, 1 / 4, 1 / 2, 1, 2, 3, 6, 12, 24, 48, 120, 240, 720, 2400)  # hours between ticks
-MOST_TICKS = 9
 OPEN = 3  # with more variants than this, each is in a closed <details> element
 STYLE = """
-:root{color-scheme:light dark;background:#fff;color:#18181b;--line:#d4d4d8;--dim:#52525b}
-:root{--a:#1d4ed8;--b:#b45309;--c:#15803d;--d:#7e22ce;--e:#b91c1c;--f:#0e7490}
-@media(prefers-color-scheme:dark){:root{background:#18181b;color:#f4f4f5}
-:root{--line:#3f3f46;--dim:#a1a1aa;--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--e:#f87171;--f:#22d3ee}}
+:root{color-scheme:light dark;background:#f6f5f1;color:#1f2726;--card:#fff;--line:#dcdad2;--dim:#5a6462}
+:root{--a:#1f7a72;--b:#a85f00;--c:#23733c;--d:#3a64b8;--e:#b02a1e;--f:#8a4aa8}
+@media(prefers-color-scheme:dark){:root{background:#14191a;color:#e3e8e6}
+:root{--card:#1c2324;--line:#303a3b;--dim:#9daaa7;--a:#4fb3a8;--b:#e0a145;--c:#74c98b;--d:#7fa6ee;--e:#f08a7e;--f:#c295e0}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem}
 .scroll{overflow-x:auto;margin:1rem 0}table{border-collapse:collapse}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left;white-space:nowrap}
-figure{margin:1rem 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
 .less{color:var(--c)}.more{color:var(--e)}
 h1,h2,summary,p{overflow-wrap:anywhere}summary{cursor:pointer;font-size:1.2rem;font-weight:600;margin:.5rem 0}
 """
@@ -68,17 +65,17 @@ def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
+        f"<style>{STYLE}{CHART_STYLE}</style></head><body><main>{body}</main></body></html>\n"
     )
 
 
 def _joint_plots(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
     """Plot cost and nodes of the first variants over time, one plot for each."""
-    some = [*zip(names, reports, strict=True)][: len(COLOURS)]
+    some = [*zip(names, reports, strict=True)][:COLOURS]
     hours = [each["hour"] for each in reports[0]["samples"]]
-    for title, key in (("Dollars an hour", "cost"), ("Most nodes at once", "nodes")):
+    for title, key, unit in (("Cost per hour", "cost", "$"), ("Most nodes at once", "nodes", "")):
         lines = {name: _series(report["samples"], key) for name, report in some if len(report["samples"]) == len(hours)}
-        yield plot(title, hours, lines)
+        yield plot(title, hours, lines, unit)
 
 
 def _run(report: Report) -> str:
@@ -96,7 +93,12 @@ def _run(report: Report) -> str:
     return "\n".join(
         [
             summary,
-            plot("Dollars an hour", hours, {"cost": _series(samples, "cost"), "floor": _series(samples, "lowerBound")}),
+            plot(
+                "Cost per hour",
+                hours,
+                {"cost": _series(samples, "cost"), "lower bound": _series(samples, "lowerBound")},
+                "$",
+            ),
             plot("Most nodes at once", hours, {"nodes": _series(samples, "nodes")}),
             plot(
                 "Most pods at once", hours, {"pods": _series(samples, "pods"), "pending": _series(samples, "pending")}
@@ -108,50 +110,8 @@ def _run(report: Report) -> str:
     )
 
 
-def _series(samples: Sequence[dict[str, Any]], key: str) -> list[float]:
-    return [float(each[key] or 0) for each in samples]
-
-
-def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> str:
-    """Draw lines over time as SVG, with a text alternative."""
-    top = max((max(values, default=0) for values in lines.values()), default=0) or 1.0
-    end = max(hours, default=1) or 1.0
-    width, height = WIDTH - LEFT, HEIGHT - BOTTOM
-    hours, lines = [0.0, *hours], {name: [*values[:1], *values] for name, values in lines.items()}
-
-    def point(hour: float, value: float) -> str:
-        return f"{LEFT + width * hour / end:.1f},{height - (height - TOP) * value / top:.1f}"
-
-    drawn, legend, spoken = [], [], []
-    for number, (name, values) in enumerate(lines.items()):
-        colour = COLOURS[number % len(COLOURS)]
-        points = " ".join(point(hour, value) for hour, value in zip(hours, values, strict=True))
-        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}"/>')
-        legend.append(f'<tspan fill="{colour}" dx="12">{html.escape(name)}</tspan>')
-        spoken.append(f"{name}: at most {max(values, default=0):g}, at the end {values[-1] if values else 0:g}")
-    marks = []
-    for share in range(3):
-        y = height - (height - TOP) * share / 2
-        marks.append(f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{top * share / 2:,.3g}</text>')
-        marks.append(f'<line x1="{LEFT}" y1="{y:.0f}" x2="{WIDTH}" y2="{y:.0f}" stroke="var(--line)"/>')
-    for hour, when in _ticks(end):
-        x = LEFT + width * hour / end
-        anchor = "end" if x > WIDTH - 20 else "middle" if hour else "start"
-        marks.append(f'<text x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{when}</text>')
-    return (
-        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}: '
-        f'{html.escape("; ".join(spoken))}">{"".join(marks)}{"".join(drawn)}<text x="{LEFT}" y="12" font-weight="600">'
-        f"{html.escape(title)}{''.join(legend)}</text></svg></figure>"
-    )
-
-
-def _ticks(end: float) -> Iterator[tuple[float, str]]:
-    """Yield the ticks of the time axis: hours, and a label in minutes, hours or days."""
-    step = next((each for each in STEPS if end / each <= MOST_TICKS), STEPS[-1])
-    for number in range(int(end / step) + 1):
-        hours = number * step
-        in_hours = f"{hours:g} h" if step >= 1 else f"{hours * 60:.0f} min"
-        yield hours, f"day {hours / 24:g}" if step >= 24 else in_hours
+def _series(samples: Sequence[dict[str, Any]], key: str) -> list[float | None]:
+    return [each[key] for each in samples]
 
 
 def _day_table(report: Report) -> str:

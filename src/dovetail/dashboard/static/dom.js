@@ -26,9 +26,9 @@ export function fill(element, ...children) {
   add(element, children);
 }
 
-const two = (number) => String(number).padStart(2, "0");
-const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+export const two = (number) => String(number).padStart(2, "0");
+export const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+export const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 export function utc(instant, now, exact = false) {
   const at = new Date(instant);
@@ -73,10 +73,11 @@ export const link = (view, ...parts) => `#/${[view, ...parts.map(encodeURICompon
 export const nodeLink = (name) => h("a", { href: link("node", name), class: "mono" }, name);
 export const badge = (kind, text) => h("span", { class: `badge ${kind.toLowerCase().replaceAll(" ", "-")}` }, text ?? kind);
 
-export function table(caption, headings, rows, { numeric = [] } = {}) {
+// With `stack`, a narrow screen shows the last cell of each row below the others.
+export function table(caption, headings, rows, { numeric = [], stack = false } = {}) {
   const side = (index) => (numeric.includes(index) ? "number" : null);
   return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
-    h("table", {},
+    h("table", { class: stack && "stack" },
       h("caption", { class: "unseen" }, caption),
       h("thead", {}, h("tr", {}, headings.map((each, index) => h("th", { scope: "col", class: side(index) }, each)))),
       h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, index) => h("td", { class: side(index) }, cell)))))));

@@ -33,7 +33,7 @@ export function open({ put, at, setQuery }) {
     const found = plan.leftAlone.filter((each) => `${each.node} ${each.because}`.toLowerCase().includes(wanted));
     const shown = all ? found : found.slice(0, FEW);
     rows.replaceChildren(h("p", { class: "quiet", role: "status", "data-count": found.length }, counted(found.length, "node")),
-      table("Nodes left alone", ["Node", "Lasts", "Because"], shown.map((each) => [nodeLink(each.node), [lasting(each, plan.at), each.by && ` (${each.by})`], each.because])));
+      table("Nodes left alone", ["Node", "Lasts", "Because"], shown.map((each) => [nodeLink(each.node), [lasting(each, plan.at), each.by && ` (${each.by})`], each.because]), { stack: true }));
     if (shown.length < found.length) rows.append(h("button", { type: "button", onclick: () => { all = true; fillRows(); } }, `Show all ${found.length.toLocaleString("en-US")}`));
   }
   return { load };

@@ -1,66 +1,110 @@
-// What the cluster costs, the least it could cost, and the dollars that commands saved in a window, by reason and over time.
-import { counted, h, link, money, monthly, select, table, utc } from "./dom.js";
+// What the cluster costs, the least it could cost, what it cost over time, and the dollars that commands saved.
+import { chart } from "./chart.js";
+import { counted, fill, h, link, money, monthly, select, table, time, utc } from "./dom.js";
 import { ask } from "./store.js";
 
-export const title = () => "Savings";
+export const title = () => "Cost";
+const WINDOWS = [["", "everything recorded"], ["1h", "the last hour"], ["6h", "6 hours"], ["24h", "a day"], ["7d", "a week"], ["30d", "30 days"]];
 
 export function open({ put, store, at, setQuery }) {
-  let since = at.query.get("since") ?? "";
+  let since = at.query.get("since") ?? "", framed = false;
+  const figures = h("div", { class: "figures" }), notes = h("div", {}), costNote = h("p", { class: "quiet" }), tables = h("div", { class: "columns" });
+  const amount = (value, digits) => money(value, digits ?? (Math.abs(value) < 0.1 && value ? 4 : 2));
+  const cost = chart({ key: "cost", label: "Cost per hour", unit: " an hour", text: (value, digits) => money(value, digits ?? 3) });
+  const saved = chart({ key: "saved", label: "Saved by disruption", unit: "", text: amount });
+
   async function load() {
-    const data = await ask(`api/savings${since ? `?since=${encodeURIComponent(since)}` : ""}`);
-    return () => draw(data);
+    const query = since ? `?since=${encodeURIComponent(since)}` : "";
+    const [savings, costs] = await Promise.all([ask(`api/savings${query}`), ask(`api/cost${query}`)]);
+    return () => draw(savings, costs);
   }
 
-  function draw(data) {
-    const { costPerHour: cost, lowerBoundPerHour: bound } = data;
-    const pools = store.summary?.pools ?? [];
-    const most = Math.max(...data.byReason.map((each) => Math.abs(each.saved)), 1e-9);
-    put(h("h1", { class: "unseen" }, "Savings"),
-      h("div", { class: "figures" },
-        figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
-        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (data.lowerBoundAt ? "the solver found none" : "being computed") : `${monthly(bound)} a month, by linear program`),
-        figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
-        figure("saved", data.saved < 0 ? "Extra cost of disruption" : "Saved by disruption", data.saved === null ? "–" : dollars(Math.abs(data.saved)), data.saved === null ? "not known" : `since ${utc(data.since)}`)),
-      h("p", { class: "quiet" }, "The least possible cost is a lower bound for these pods at current prices. It allows fractions of nodes, so even an optimal cluster costs more."),
-      h("p", { class: "quiet" }, "Saved is money: what the nodes that commands removed would have cost, less what replaced them, until that capacity was launched again or would have expired.",
-        data.notCounted > 0 && ` The saving of ${counted(data.notCounted, "command")} is not known: no price, or recorded by an earlier version.`),
-      h("div", { class: "bar" }, select("Saved since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
+  function frame() {
+    framed = true;
+    put(h("h1", { class: "unseen" }, "Cost"), figures,
+      h("div", { class: "bar" }, select("Time", WINDOWS, since, (value) => {
         since = value;
         setQuery({ since });
-        load().then((again) => again());
-      })),
-      data.missing && h("p", { class: "notice" }, data.missing),
-      data.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved over time"), chart(data.steps)),
-      h("div", { class: "columns" },
-        h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
-          data.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Saved", "Share"],
-            data.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.commands, each.nodes, dollars(each.saved),
-              h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.saved < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.saved) / most) * 100}%` } }))]), { numeric: [1, 2, 3] })
-            : h("p", { class: "quiet" }, "No command saved or cost money in this time.")),
-        h("section", { "aria-labelledby": "pools" }, h("h2", { id: "pools" }, "By NodePool"),
-          table("Cost by NodePool", ["NodePool", "Nodes", "$/hour", "$/month"], pools.map((each) => [h("a", { href: link("pools", each.name) }, each.name), each.nodes, money(each.costPerHour), monthly(each.costPerHour)]), { numeric: [1, 2, 3] }))));
+        load().then((again) => again(), () => {}); // the head says that the connection is lost
+      })), notes,
+      h("section", { "aria-labelledby": "cost-title" }, h("h2", { id: "cost-title" }, "Cost per hour ", h("span", { class: "quiet" }, "dollars, by NodePool")), cost.element, costNote),
+      h("section", { "aria-labelledby": "saved-title" }, h("h2", { id: "saved-title" }, "Saved by disruption ", h("span", { class: "quiet" }, "cumulative dollars, by reason")), saved.element),
+      tables,
+      h("details", { "data-key": "meaning" }, h("summary", {}, "What these figures mean"),
+        h("p", {}, "The least possible cost is a lower bound for these pods at current prices. It allows fractions of nodes, so even an optimal cluster costs more."),
+        h("p", {}, "Saved is money: what the nodes that commands removed would have cost, less what replaced them, until that capacity was launched again or would have expired."),
+        h("p", {}, "Cost is recorded every few seconds while this process reads the cluster, and kept in its memory: by the minute for 6 hours, by 10 minutes for 3 days, by the hour for 60 days.")));
+  }
+
+  function draw(savings, costs) {
+    if (!framed) frame();
+    drawFigures(figures, savings, costs);
+    fill(notes, costs.unpricedNow > 0 && h("p", { class: "notice", "data-unpriced": costs.unpricedNow }, `Cost unknown for ${counted(costs.unpricedNow, "node")}: the real cost is higher than the cost shown.`));
+    cost.update(costData(costs));
+    fill(costNote, recordedSince(costs));
+    saved.update(savedData(savings));
+    fill(tables, reasons(savings), pools(store.summary?.pools ?? []));
   }
   return { load };
 }
 
 const figure = (key, label, value, note) => h("div", { class: "figure", "data-figure": key }, h("span", { class: "label" }, label), h("b", {}, value), h("span", { class: "note" }, note));
+const dollars = (amount) => money(amount, Math.abs(amount) < 0.1 && amount ? 4 : 2);
 
-const dollars = (amount) => money(amount, Math.abs(amount) < 0.1 ? 4 : 2);
-
-// Dollars saved since the start of the window.
-function chart(steps) {
-  const width = 1180, height = 210, left = 64, bottom = 26, top = 14;
-  const first = Date.parse(steps[0].at), last = Math.max(Date.parse(steps.at(-1).at), first + 1);
-  const values = [0, ...steps.map((each) => each.saved)];
-  const low = Math.min(...values), high = Math.max(...values, low + 1e-6);
-  const x = (at) => left + ((at - first) / (last - first)) * (width - left - 8);
-  const y = (value) => top + (1 - (value - low) / (high - low)) * (height - top - bottom);
-  const path = steps.map((each, at) => `${at ? "L" : "M"} ${x(Date.parse(each.at)).toFixed(1)} ${y(each.saved).toFixed(1)}`).join(" ");
-  const summary = `From ${utc(steps[0].at)} to ${utc(steps.at(-1).at)}: ${dollars(steps.at(-1).saved)} saved.`;
-  const label = (value) => h("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, dollars(value));
-  return h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary },
-    h("line", { class: "axis", x1: left, x2: width - 8, y1: y(0), y2: y(0) }),
-    h("path", { class: "area", d: `${path} L ${width - 8} ${y(0)} L ${left} ${y(0)} Z` }), h("path", { class: "steps", d: path }),
-    label(high), low < 0 ? label(low) : null, label(0),
-    h("text", { x: left, y: height - 6 }, utc(steps[0].at)), h("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, utc(steps.at(-1).at)));
+function drawFigures(host, savings, costs) {
+  const { costPerHour: cost, lowerBoundPerHour: bound } = savings, least = costs.unpricedNow > 0;
+  fill(host,
+    figure("cost", least ? "Cost an hour, at least" : "Cost an hour", cost || !least ? money(cost) : "not known", cost || !least ? `${monthly(cost)} a month` : "prices are missing"),
+    figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (savings.lowerBoundAt ? "the solver found none" : "being computed") : `${monthly(bound)} a month, by linear program`),
+    figure("gap", "Above the least", bound && !least ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null || least ? "" : `${money(Math.max(0, cost - bound))} an hour`),
+    figure("spent", "Spent", costs.knownSeconds ? dollars(costs.dollars) : "–", costs.knownSeconds ? `in ${length(costs.knownSeconds)} recorded` : "nothing recorded yet"),
+    figure("saved", savings.saved < 0 ? "Extra cost of disruption" : "Saved by disruption", savings.saved === null ? "–" : dollars(Math.abs(savings.saved)), savings.saved === null ? "not known" : `since ${utc(savings.since)}`));
 }
+
+function length(seconds) {
+  const minutes = Math.round(seconds / 60), hours = Math.floor(minutes / 60);
+  if (minutes < 2) return `${Math.round(seconds)} s`;
+  if (hours < 1) return `${minutes} min`;
+  return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+function recordedSince({ knownSince, costPerHour }) {
+  if (!knownSince || !costPerHour.length) return null;
+  return ["Recorded by this process since ", time(knownSince), costPerHour.includes(null) ? "; gray where the cluster was not read." : "."];
+}
+
+function costData({ since, until, knownSince, firstAt, stepSeconds, costPerHour, unpricedNodes, nodePools }) {
+  const from = Date.parse(since), to = Date.parse(until), known = Date.parse(knownSince), step = stepSeconds * 1000;
+  const points = costPerHour.map((_, index) => {
+    const at = Date.parse(firstAt) + index * step;
+    return { at: Math.max(at, known, from), until: Math.min(at + step, to), note: unpricedNodes[index] ? `cost unknown for ${counted(unpricedNodes[index], "node")}` : "" };
+  });
+  const series = nodePools.map((each) => ({ name: each.name, values: each.costPerHour }));
+  if (series.length !== 1) series.push({ name: "total", values: costPerHour, total: true });
+  const values = costPerHour.filter((each) => each !== null);
+  const summary = `Between ${money(Math.min(...values))} and ${money(Math.max(...values))} an hour, at last ${money(values.at(-1) ?? 0)}.`;
+  return { from, to, points, series, stacked: true, summary, empty: knownSince ? "The cost was recorded only once so far: a line needs a minute." : "No cost is recorded yet." };
+}
+
+function savedData({ since, until, steps, saved, missing, notCounted }) {
+  const names = Object.keys(steps[0]?.byReason ?? {});
+  const moved = names.filter((name) => steps.some((each) => each.byReason[name]));
+  const series = moved.map((name) => ({ name, values: steps.map((each) => each.byReason[name]) }));
+  if (series.length !== 1) series.push({ name: "total", values: steps.map((each) => each.saved), total: true });
+  const empty = missing ? `Not known: ${missing}.` : notCounted ? `The saving of ${counted(notCounted, "command")} is not known.` : "No decisions yet: no command has removed a node in this time.";
+  return { from: Date.parse(since), to: Date.parse(until), points: steps.map((each) => ({ at: Date.parse(each.at), note: "" })), series, stacked: false, empty,
+    summary: saved === null ? "" : `${dollars(Math.abs(saved))} ${saved < 0 ? "more spent" : "saved"} by ${utc(until)}.` };
+}
+
+function reasons({ byReason, notCounted }) {
+  const most = Math.max(...byReason.map((each) => Math.abs(each.saved)), 1e-9);
+  return h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "Saved by reason"),
+    byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Saved", "Share"],
+      byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.commands, each.nodes, dollars(each.saved),
+        h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.saved < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.saved) / most) * 100}%` } }))]), { numeric: [1, 2, 3] })
+      : h("p", { class: "quiet" }, "No command saved or cost money in this time."),
+    notCounted > 0 && h("p", { class: "quiet" }, `The saving of ${counted(notCounted, "command")} is not known: no price, or recorded by an earlier version.`));
+}
+
+const pools = (list) => h("section", { "aria-labelledby": "pools" }, h("h2", { id: "pools" }, "Cost by NodePool"),
+  table("Cost by NodePool", ["NodePool", "Nodes", "$/hour", "$/month"], list.map((each) => [h("a", { href: link("pools", each.name) }, each.name), each.nodes, money(each.costPerHour), monthly(each.costPerHour)]), { numeric: [1, 2, 3] }));

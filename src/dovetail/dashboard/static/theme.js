@@ -1,6 +1,6 @@
 // Light or dark: as the system has it, unless the reader chose. Runs before anything is drawn, so that nothing flashes.
 (() => {
-  const NAMES = { "": "System colors", light: "Light", dark: "Dark" };
+  const NAMES = { "": "System", light: "Light", dark: "Dark" };
   const kept = () => { try { return localStorage.getItem("dovetail-theme") ?? ""; } catch { return ""; } };
   function show(theme) {
     if (theme) document.documentElement.dataset.theme = theme;
@@ -8,7 +8,7 @@
     const button = document.getElementById("theme");
     if (button) {
       button.textContent = NAMES[theme];
-      button.setAttribute("aria-label", `Colors: ${NAMES[theme]}. Press to change.`);
+      button.setAttribute("aria-label", `Colors: ${NAMES[theme].toLowerCase()}. Press to change.`);
     }
   }
   let theme = NAMES[kept()] ? kept() : "";
