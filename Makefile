@@ -115,7 +115,7 @@ picture: $(STAMP) ## draw the demo's picture for the README anew
 lock: | $(VENV)/bin/python ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --extra highs --group build -o requirements/run.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --extra highs --extra otel --group build -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --group docs -o requirements/docs.lock
 
 sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs: dist/dovetail.cdx.json
