@@ -127,6 +127,7 @@ sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs
 	@dist/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o dist/dovetail.cdx.json dist/image
 
 audit: requirements/run.lock ## look up known vulnerabilities of the image's dependencies; needs the internet
+	@$(PYTHON) requirements/check_database.py
 	@$(PYTHON) -m venv dist/tools
 	@dist/tools/bin/pip install --quiet pip-audit==2.10.1
 	@dist/tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock
