@@ -7,7 +7,7 @@ FROM ${PYTHON_IMAGE} AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/dovetail
 WORKDIR /src
-# Dependencies with hashes, and the extras aws and highs.
+# Dependencies with hashes, and the extras aws, highs and otel.
 COPY requirements/run.lock requirements/run.lock
 RUN /opt/dovetail/bin/pip install --require-hashes -r requirements/run.lock
 COPY pyproject.toml README.md LICENSE ./

@@ -115,7 +115,7 @@ picture: $(STAMP) ## draw the demo's picture for the README anew
 lock: | $(VENV)/bin/python ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --extra highs --group build -o requirements/run.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --extra highs --extra otel --group build -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --group docs -o requirements/docs.lock
 
 sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs: dist/dovetail.cdx.json
@@ -127,6 +127,7 @@ sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs
 	@dist/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON -o dist/dovetail.cdx.json dist/image
 
 audit: requirements/run.lock ## look up known vulnerabilities of the image's dependencies; needs the internet
+	@$(PYTHON) requirements/check_database.py
 	@$(PYTHON) -m venv dist/tools
 	@dist/tools/bin/pip install --quiet pip-audit==2.10.1
 	@dist/tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock

@@ -5,7 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.settings import KARPENTER_NAMES, PREFIX, DecisionOptions, Settings, read_settings, setting_fields
+from dovetail.settings import (
+    KARPENTER_NAMES,
+    PREFIX,
+    STANDARD_VARIABLES,
+    DecisionOptions,
+    Settings,
+    read_settings,
+    setting_fields,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +66,8 @@ def test_what_is_not_given_is_as_declared():
 def test_variables_are_karpenters_own_or_ours():
     """A variable called PROVIDER or LEDGER may well be meant for somebody else."""
     for setting in setting_fields():
-        assert setting.variable == (
-            setting.name.upper() if setting.name in KARPENTER_NAMES else PREFIX + setting.name.upper()
-        )
+        own = setting.name.upper() if setting.name in KARPENTER_NAMES else PREFIX + setting.name.upper()
+        assert setting.variable == STANDARD_VARIABLES.get(setting.name, own)
     assert {"FEATURE_GATES", "LOG_LEVEL", "DOVETAIL_PROVIDER", "DOVETAIL_LEDGER"} <= {
         setting.variable for setting in setting_fields()
     }

@@ -37,6 +37,7 @@ KARPENTER_NAMES = frozenset(each.name for each in KARPENTER_SETTINGS if each.eff
 
 SHORTEST_STALE_AFTER = timedelta(seconds=90)
 SHORTEST_BY_NAME = dict.fromkeys(("ami_refresh_interval", "subnet_refresh_interval"), timedelta(minutes=1))
+STANDARD_VARIABLES = {"otlp_endpoint": "OTEL_EXPORTER_OTLP_ENDPOINT"}
 LARGEST = 10**9  # limit of all numeric settings, so that none overflows
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
@@ -196,6 +197,7 @@ class Settings:
     ledger_max_megabytes: int = _setting(
         256, "The largest size of the ledger, in megabytes. The oldest decisions are deleted first."
     )
+    otlp_endpoint: str = _setting("", "The base URL of a collector that receives traces over OTLP/HTTP. Empty: none.")
     log_level: str = _setting(
         "info", "The lowest level of messages that are logged.", choices=("debug", "info", "warning", "error")
     )
@@ -260,7 +262,8 @@ def _setting_field(each: Field[Any]) -> SettingField:
     return SettingField(
         name=each.name,
         flag="--" + each.name.replace("_", "-"),
-        variable=("" if each.name in KARPENTER_NAMES else PREFIX) + each.name.upper(),
+        variable=STANDARD_VARIABLES.get(each.name)
+        or ("" if each.name in KARPENTER_NAMES else PREFIX) + each.name.upper(),
         kind=type(each.default),
         default=each.default,
         choices=each.metadata["choices"],
@@ -366,6 +369,7 @@ _TEXT_CHECKS: Mapping[str, Callable[[str], object]] = {
     "feature_gates": parse_gates,
     "scheduler_config": parse_scheduler_config,
     "cluster_endpoint": _check_url,
+    "otlp_endpoint": _check_url,
     "cluster_ca_bundle": check_base64,
 }
 """Functions that raise ValueError for text that is not valid, by setting."""

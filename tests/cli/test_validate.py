@@ -157,7 +157,10 @@ def test_a_template_is_a_fault_with_its_place():
 def test_findings_can_be_read_by_programs(write, output, load):
     result = run("validate", "-o", output, write("pool.yaml", budgeted({"nodes": "1", "duration": "5s"})))
     assert result.exit_code == 1
-    [row] = load(result.stdout)
+    report = load(result.stdout)
+    assert (report["apiVersion"], report["kind"]) == ("dovetail.sh/v1alpha1", "ValidationReport")
+    assert report["unreadable"] == []
+    [row] = report["documents"]
     assert (row["kind"], row["name"], row["verdict"]) == ("NodePool", "default", "invalid")
     assert {fault["path"] for fault in row["faults"]} == {
         "spec.disruption.budgets[0]",
@@ -220,7 +223,7 @@ def test_the_text_that_was_written_is_put_in_quotes_not_what_yaml_makes_of_it(te
     path = tmp_path / "pool.yaml"
     path.write_text(yaml.safe_dump(document).replace("WRITTEN", text), encoding="utf-8")
     result = run("validate", path, "-o", "json")
-    faults = {each["path"]: each for entry in json.loads(result.stdout) for each in entry["faults"]}
+    faults = {each["path"]: each for entry in json.loads(result.stdout)["documents"] for each in entry["faults"]}
     fault = faults["spec.template.metadata.labels.version"]
     assert fault["remedy"].startswith(f'put it in quotes: "{text}"')
     assert fault["fix"] == text
@@ -231,7 +234,7 @@ def test_names_that_are_no_text_are_not_compared(tmp_path):
     path.write_text("---\n".join(yaml.safe_dump(pool()).replace("default", name, 1) for name in ("y", "on")))
     problems = [
         fault["problem"]
-        for entry in json.loads(run("validate", path, "-o", "json").stdout)
+        for entry in json.loads(run("validate", path, "-o", "json").stdout)["documents"]
         for fault in entry["faults"]
     ]
     assert problems == ["must be text, not true or false"] * 2

@@ -219,7 +219,7 @@ def test_faults_are_those_of_validate(tmp_path):
     path = tmp_path / "pool.yaml"
     path.write_text(yaml.safe_dump(manifest))
     reported = CliRunner().invoke(app, ["validate", str(path), "-o", "json"])
-    (fault,) = json.loads(reported.stdout)[0]["faults"]
+    (fault,) = json.loads(reported.stdout)["documents"][0]["faults"]
     told = what_if("nodepool/general.spec.disruption.consolidateAfter=5x").stderr
     assert f"{fault['path']}: {fault['problem']}" in told
     assert fault["remedy"] in told

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OPTIONAL = ("aiobotocore", "botocore", "distributed", "dask", "highspy")
+OPTIONAL = ("aiobotocore", "botocore", "distributed", "dask", "highspy", "opentelemetry")
 WITHOUT = f"""
 import sys
 sys.modules.update(dict.fromkeys({OPTIONAL!r}))
@@ -39,5 +39,5 @@ def test_a_command_on_files_needs_no_extra(arguments):
 def test_the_lock_of_the_image_has_the_extras_of_the_controller():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     locked = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / "run.lock").read_text(), re.MULTILINE))
-    for extra in ("aws", "highs"):
+    for extra in ("aws", "highs", "otel"):
         assert {re.match(r"[\w-]+", each)[0] for each in extras[extra]} <= locked

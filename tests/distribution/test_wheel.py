@@ -14,8 +14,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: nowhere
+clusters: [{name: nowhere, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: nowhere, context: {cluster: nowhere, user: nobody}}]
+users: [{name: nobody, user: {token: none}}]
+"""
 SNAPSHOT = ROOT / "examples" / "snapshots" / "office-hours.yaml"
-OPTIONAL = {"aiobotocore", "botocore", "distributed", "dask", "highspy"}
+OPTIONAL = {"aiobotocore", "botocore", "distributed", "dask", "highspy", "opentelemetry-sdk"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +64,7 @@ def test_the_metadata_is_complete(wheel):
         names = archive.namelist()
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra")) == {"all", "aws", "dask", "highs"}
+    assert set(metadata.get_all("Provides-Extra")) == {"all", "aws", "dask", "highs", "otel"}
     assert {line.partition(",")[0] for line in metadata.get_all("Project-URL")} == {
         "Homepage",
         "Documentation",
@@ -109,6 +117,16 @@ def test_a_simulation_on_dask_without_dask_says_what_to_install(programs, tmp_pa
     refused = call(programs, "simulate", str(scenario), "--for", "1h", "--dask", "tcp://127.0.0.1:1", cwd=tmp_path)
     assert refused.returncode == 2
     assert "pip install 'dovetail[dask]'" in refused.stderr
+
+
+@pytest.mark.wheel
+def test_traces_without_the_sdk_say_what_to_install(programs, tmp_path):
+    (tmp_path / "kubeconfig").write_text(KUBECONFIG)
+    refused = call(
+        programs, "run", "--kubeconfig", "kubeconfig", "--otlp-endpoint", "http://127.0.0.1:4318", cwd=tmp_path
+    )
+    assert refused.returncode == 2
+    assert "pip install 'dovetail[otel]'" in refused.stderr
 
 
 @pytest.mark.wheel

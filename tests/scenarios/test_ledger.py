@@ -19,7 +19,7 @@ from dovetail.sim.kubernetes.kinds import NODE_CLAIM as SIM_NODE_CLAIM
 from dovetail.sim.kubernetes.kinds import NODE_POOL as SIM_NODE_POOL
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring.assembly import assemble
+from dovetail.wiring.assembly import Telemetry, assemble
 from dovetail.wiring.embedded import admit
 from stories import ACTING, FREELY, ON_DEMAND, Life, deployment, node_class, node_pool, pool
 from watches import SilentWatches
@@ -38,7 +38,12 @@ class KeepingLife(Life):
             self.ledger.stop(30)
         self.ledger = SqliteLedger(self.path, self.world.clock, cluster="world")
         self.ledger.start()
-        return assemble(self.world, self.world.clock, self.settings, PrometheusMetrics(strict=True), self.ledger)
+        return assemble(
+            self.world,
+            self.world.clock,
+            self.settings,
+            Telemetry(metrics=PrometheusMetrics(strict=True), ledger=self.ledger),
+        )
 
 
 def lived(path, story, *manifests):

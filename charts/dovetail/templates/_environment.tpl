@@ -37,6 +37,7 @@ instanceTypeMetrics: DOVETAIL_INSTANCE_TYPE_METRICS
 ledgerKeep: DOVETAIL_LEDGER_KEEP
 ledgerMaxMegabytes: DOVETAIL_LEDGER_MAX_MEGABYTES
 logFormat: DOVETAIL_LOG_FORMAT
+otlpEndpoint: OTEL_EXPORTER_OTLP_ENDPOINT
 {{- end }}
 
 {{/* A list of feature gates, `Name=true,...`, from a map whose keys start with a small letter. */}}

@@ -72,6 +72,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.runtime.leader_term import TermEnd
     from dovetail.wiring.live import endpoints, leader_term, on_cluster, open_leadership
     from dovetail.wiring.providers import ProviderUnusable
+    from dovetail.wiring.tracing import TracingUnusable
 
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -95,6 +96,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         InstanceTypesInvalid,
         PortUnusable,
         ProviderUnusable,
+        TracingUnusable,
         CustomResourcesMissing,
     ) as error:
         echo(f"Error: {error}", err=True)

@@ -82,7 +82,8 @@ def validate(
         _print_own_fields(checked, target)
     else:
         rows = [_as_data(each) for each in checked if not quiet or _has_findings(each)]
-        _print_data(_sarif(rows, unreadable, strict=strict) if output is ValidateOutput.SARIF else rows, output)
+        sarif = output is ValidateOutput.SARIF
+        _print_data(_sarif(rows, unreadable, strict=strict) if sarif else _report(rows, unreadable), output)
         for problem in unreadable:
             echo(_one_line(problem), err=True)
     if unreadable:
@@ -202,6 +203,12 @@ def _sarif(rows: list[dict[str, Any]], unreadable: list[str], *, strict: bool) -
     from dovetail.cli.view.sarif import sarif_log
 
     return sarif_log(rows, unreadable, version=version("dovetail"), strict=strict)
+
+
+def _report(rows: list[dict[str, Any]], unreadable: list[str]) -> dict[str, Any]:
+    from dovetail.cli.view.printing import document_type
+
+    return {**document_type("ValidationReport"), "documents": rows, "unreadable": unreadable}
 
 
 def _print_data(document: Any, output: ValidateOutput) -> None:

@@ -9,13 +9,17 @@
   `core.disruption.validation.find_obstacles` decides on the result.
 """
 
+import hashlib
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
+from dovetail.controllers.traces import record_command
+from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.validation import find_obstacles
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, taints_patch, undo_drain_patch
@@ -34,6 +38,7 @@ from dovetail.model.unreadable_objects import completed, unread
 from dovetail.ports.cluster import Listing, Notice
 from dovetail.ports.errors import NotFound
 from dovetail.ports.ledger import DecisionOutcome, LedgerEnding
+from dovetail.ports.tracing import NoTracer, SpanRef
 from dovetail.runtime.concurrency import for_each
 
 log = logging.getLogger(__name__)
@@ -78,7 +83,24 @@ def record_deleted_by_others(context: ControllerContext, state: CommandState, wh
     ending = LedgerEnding(outcome=DecisionOutcome.FAILED, at=context.clock.now(), note=why)
     context.ledger.close(state.record.id, ending)
     context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=DecisionOutcome.FAILED)
+    record_command(context, state, DecisionOutcome.FAILED, why)
     log.info("candidates were deleted by others", extra={"command": state.record.id, "why": why})
+
+
+def new_record(command: Command, now: datetime) -> CommandRecord:
+    """Return the record of a command that starts now."""
+    names = ",".join(each.name for each in command.candidates)
+    digest = hashlib.sha256(f"{now.isoformat()} {names}".encode()).hexdigest()
+    return CommandRecord(
+        id=digest[:12],
+        reason=command.reason,
+        started_at=now,
+        candidates=len(command.candidates),
+        replacements=len(command.replacements),
+        method=command.method,
+        cost_before=sum(each.price for each in command.candidates),
+        cost_after=sum(map(cheapest, command.replacements)),
+    )
 
 
 async def mark_candidates(context: ControllerContext, claims: Iterable[NodeClaim], record: CommandRecord) -> None:
@@ -93,7 +115,11 @@ async def mark_candidates(context: ControllerContext, claims: Iterable[NodeClaim
         if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
             await _set_reason(context, claim, record)
 
-    await for_each(mark_node_of, claims)
+    claims = tuple(claims)
+    unmarked = [each.name for each in claims if find(each.status.conditions, DISRUPTION_REASON) is None]
+    tracer = context.tracer if unmarked else NoTracer()  # this is repeated until the command is committed
+    with tracer.span("mark candidates", SpanRef(record.id), nodeclaims=unmarked):
+        await for_each(mark_node_of, claims)
 
 
 async def _set_reason(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:

@@ -30,6 +30,7 @@ from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown, WorldError
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
+from dovetail.ports.tracing import NoTracer, Tracer
 from dovetail.runtime.concurrency import SingleFlight
 from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.settings import DecisionOptions, Settings
@@ -66,6 +67,7 @@ class Ports:
     recorder: Recorder
     metrics: Metrics = field(default_factory=NoMetrics)
     ledger: Ledger = field(default_factory=NoLedger)
+    tracer: Tracer = field(default_factory=NoTracer)
     seen: bool = True  # False skips work that only produces events and metrics, as in benchmarks
 
 

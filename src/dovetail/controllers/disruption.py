@@ -19,6 +19,7 @@ from dovetail.controllers.disruption_events import DisruptionEvents
 from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.ledger_entries import Refusals, considered_for_command
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
+from dovetail.controllers.traces import PlanSpans, command_facts
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.pass_context import PassContext
@@ -29,6 +30,7 @@ from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.unreadable_objects import UnreadableIndex
+from dovetail.ports.tracing import SpanRef, TraceSpan
 from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
@@ -100,11 +102,18 @@ class DisruptionController:
         `VALIDATION_DELAY` on a fresh snapshot. All methods share this delay, so that a later method can act if the
         commands of an earlier one fail validation.
         """
+        with self._context.tracer.span("disruption pass") as span:
+            return await self._run_pass(span)
+
+    async def _run_pass(self, span: TraceSpan) -> bool:
         await self._queue.remove_stray_marks()
-        context = self._last_pass = await self._new_pass()
+        with self._context.tracer.span("snapshot"):
+            context = self._last_pass = await self._new_pass()
+        span.set(nodes=len(context.snapshot.nodes))
         stale = self._events.report_stale_caches(context)
         self._next_pass_soon = stale or bool(context.snapshot.nominated)
         if stale:
+            span.set(outcome="stale caches", commands=0)
             return False
         self._events.report_pauses(context)
         self._events.report_drift_loops(context)
@@ -112,27 +121,34 @@ class DisruptionController:
         waited = False
         for plan in await self._plan(context):
             if plan.validated and plan.commands and not waited:
-                await asyncio.sleep(VALIDATION_DELAY.total_seconds())
+                with self._context.tracer.span("validation delay"):
+                    await asyncio.sleep(VALIDATION_DELAY.total_seconds())
                 waited = True
             refusals_by_method[plan.method.name] = plan.refusals
             self._publish(plan, context)
-            if await self._start(plan.commands, context, refusals_by_method):
+            started = await self._start(plan.commands, context, refusals_by_method)
+            if started:
+                span.set(outcome="started", commands=started, reason=plan.method.reason, method=plan.method.name)
                 return True
+        span.set(outcome="nothing to start", commands=0)
         return False
 
     async def _plan(self, context: PassContext) -> list[MethodPlan]:
         """Return the plan of each method, up to the first one whose commands need no validation."""
         clock, seconds = asyncio.get_running_loop(), defaultdict[str, float](float)
         plans: dict[str, MethodPlan] = {}
+        spans = PlanSpans(self._context, context)
         began = clock.time()
         for plan in plan_methods(context):
             plans[plan.method.name] = plan
             seconds[plan.method.name] += clock.time() - began
+            spans.planned(plan)
             if plan.validated:
                 await asyncio.sleep(0)  # planning a large cluster takes long: let other tasks run
             elif plan.commands:
                 break
             began = clock.time()
+        spans.record()
         for plan in plans.values() if self._context.seen else ():
             self._metrics.record_pass(plan, context, seconds[plan.method.name])
         return list(plans.values())
@@ -148,10 +164,11 @@ class DisruptionController:
         for command in plan.commands:
             self._events.report_candidate(command, context)
 
-    async def _start(self, commands: Iterable[Command], context: PassContext, refusals_by_method: Refusals) -> bool:
+    async def _start(self, commands: Iterable[Command], context: PassContext, refusals_by_method: Refusals) -> int:
+        """Validate and start commands; return how many were started."""
         started: list[Command] = []
         for command in commands:
-            checked = await self._validate(command, started)
+            checked = await self._traced_validation(command, started)
             if self._events.report_stale_caches(context):
                 self._next_pass_soon = True
                 break
@@ -163,12 +180,18 @@ class DisruptionController:
                 self._events.report_rejected(command, checked)
                 continue
             kept = self._context.ledger.keeps
-            await self._queue.start(
-                checked, considered_for_command(checked, refusals_by_method, context, started) if kept else None
-            )
+            considered = considered_for_command(checked, refusals_by_method, context, started) if kept else None
+            with self._context.tracer.span("start command", None, **command_facts(checked)) as span:
+                span.link(SpanRef(await self._queue.start(checked, considered)))
             count_started(self._context.metrics, checked, context)
             started.append(checked)
-        return bool(started)
+        return len(started)
+
+    async def _traced_validation(self, command: Command, started: Collection[Command]) -> Command | Refusal:
+        with self._context.tracer.span("validation", None, **command_facts(command)) as span:
+            checked = await self._validate(command, started)
+            span.set(outcome=str(checked.code) if isinstance(checked, Refusal) else "valid")
+        return checked
 
     async def _validate(self, command: Command, started: Collection[Command]) -> Command | Refusal:
         """Return the command if it is still valid. `started` commands count as running, even if no cache shows them."""

@@ -8,7 +8,6 @@ candidates before the first one is deleted, so either all candidates are deleted
 The reconciler's key is the id of the command. Karpenter's counterpart is its disruption orchestration queue.
 """
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +17,7 @@ import msgspec
 from dovetail.controllers.command_steps import (
     CommitCheck,
     mark_candidates,
+    new_record,
     publish_blocked,
     publish_terminating,
     publish_waiting,
@@ -28,7 +28,8 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import command_entry, priced_node, total_price
 from dovetail.controllers.metrics.disruption import count_created, count_failed
 from dovetail.controllers.provisioner import record_given_up
-from dovetail.core.disruption.command import Command, cheapest
+from dovetail.controllers.traces import record_command, refusal_counts
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.command_progress import (
     BEING_ROLLED_BACK,
     TOO_LATE,
@@ -57,6 +58,7 @@ from dovetail.model.refusal import Refusal
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import Conflict, WorldError
 from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerEnding
+from dovetail.ports.tracing import SpanRef
 from dovetail.runtime.concurrency import for_each
 from dovetail.runtime.reconciler import Reconciler
 
@@ -109,24 +111,30 @@ class DisruptionQueue:
         await self._context.state.synced()
         await self.reconciler.run()
 
-    async def start(self, command: Command, considered: Considered | None = None) -> None:
-        """Write the command's record on the NodeClaim of every candidate; the reconciler executes it from then on."""
-        record = self._record(command)
+    async def start(self, command: Command, considered: Considered | None = None) -> str:
+        """Write the command's record on the NodeClaim of every candidate; the reconciler executes it from then on.
+
+        Returns the command's id.
+        """
+        record, tracer = new_record(command, self._context.clock.now()), self._context.tracer
         known = self._context.state.snapshot(self._context.clock.now(), {})
         self._planned_claims[record.id] = replacement_claims(command, record.id, known)
         self._planned_pods[record.id] = frozenset(
             pod.metadata.uid for each in command.candidates for pod in each.pods_to_reschedule
         )
-        log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
+        facts = {"command": record.id, "reason": command.reason, "what": str(command), **tracer.log_fields(record.id)}
+        log.info("disrupting nodes", extra=facts)
         self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
         try:
             latest = self._context.state.claims.items
             claims = [latest.get(each.claim.key, each.claim) for each in command.candidates]
-            await for_each(lambda claim: self._write_record(claim, record), claims)
+            with tracer.span("record command", SpanRef(record.id), nodeclaims=[each.name for each in claims]):
+                await for_each(lambda claim: self._write_record(claim, record), claims)
         finally:  # a command whose record is not on all its candidates is rolled back
             self._starting.discard(record.id)
             self.reconciler.add(record.id)
+        return record.id
 
     async def _write_record(self, claim: NodeClaim, record: CommandRecord) -> NodeClaim:
         """Write the record on a claim; after a conflict, read the claim again and retry once."""
@@ -145,21 +153,6 @@ class DisruptionQueue:
             raise Conflict(f"nodeclaim {claim.name} is not marked with command {record.id}")
         body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
         return await self._context.patch_claim(claim, body)
-
-    def _record(self, command: Command) -> CommandRecord:
-        now = self._context.clock.now()
-        names = ",".join(each.name for each in command.candidates)
-        digest = hashlib.sha256(f"{now.isoformat()} {names}".encode()).hexdigest()
-        return CommandRecord(
-            id=digest[:12],
-            reason=command.reason,
-            started_at=now,
-            candidates=len(command.candidates),
-            replacements=len(command.replacements),
-            method=command.method,
-            cost_before=sum(each.price for each in command.candidates),
-            cost_after=sum(map(cheapest, command.replacements)),
-        )
 
     async def reconcile(self, command: str) -> float | None:
         """Execute the next step of one command."""
@@ -235,6 +228,7 @@ class DisruptionQueue:
         ending = replace(ending, made=made, cost_before=record.cost_before, cost_after=total_price(made))
         self._context.ledger.close(record.id, ending)
         self._context.metrics.count("dovetail_commands_ended_total", reason=record.reason, outcome=DecisionOutcome.DONE)
+        record_command(self._context, state, DecisionOutcome.DONE)
         log.info(
             "disrupted nodes",
             extra={
@@ -257,7 +251,8 @@ class DisruptionQueue:
                 exceeded = beyond_limits(snapshot, planned[0], [each.name for each in state.candidates])
                 if exceeded:
                     return exceeded
-                claim = await self._context.create_claim(planned[0])
+                with self._context.tracer.span("create replacement", SpanRef(command)):
+                    claim = await self._context.create_claim(planned[0])
             planned.pop(0)
             message = f"Launching NodeClaim: {state.record.reason}"
             notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", message, decision=command)
@@ -279,7 +274,9 @@ class DisruptionQueue:
             return POLL_SECONDS
         try:
             await mark_candidates(self._context, remaining, state.record)  # keeps new pods away during the check
-            obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
+            with self._context.tracer.span("check candidates", SpanRef(state.record.id)) as span:
+                obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
+                span.set(**refusal_counts([*obstacles.values()]))
         except WorldError as error:
             if not overdue(state.record, self._context.clock.now()):
                 raise
@@ -316,7 +313,8 @@ class DisruptionQueue:
         async def commit(claim: NodeClaim) -> NodeClaim:
             return await self._write_record(claim, record) if taken_by(claim) is None else claim
 
-        claims = await for_each(commit, claims)
+        with self._context.tracer.span("commit", SpanRef(record.id), nodeclaims=[each.name for each in claims]):
+            claims = await for_each(commit, claims)
         await self._delete(claims, record)
 
     async def _delete(self, claims: list[NodeClaim], record: CommandRecord) -> None:
@@ -328,7 +326,9 @@ class DisruptionQueue:
             self.failed.pop((claim.nodepool_name, record.reason), None)
             publish_terminating(self._context, claim, record)
 
-        await for_each(delete, claims)
+        if claims:
+            with self._context.tracer.span("delete candidates", SpanRef(record.id)):
+                await for_each(delete, claims)
 
     async def _roll_back_unused(self, state: CommandState, why: str, *, failed: bool) -> None:
         """Roll back, and also delete the ready replacements that no pod uses yet.
@@ -357,7 +357,8 @@ class DisruptionQueue:
             if failed:
                 await record_given_up(self._context, claim, why)
             await self._context.delete_claim(claim)
-        await unmark_candidates(self._context, [claim for claim in state.candidates if not claim.deleting])
+        with self._context.tracer.span("unmark candidates", SpanRef(state.record.id), why=why):
+            await unmark_candidates(self._context, [claim for claim in state.candidates if not claim.deleting])
 
     async def _record_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
         """Log, count and record the rollback, once per command even if the rollback is retried."""
@@ -371,6 +372,7 @@ class DisruptionQueue:
         self._context.metrics.count(
             "dovetail_commands_ended_total", reason=state.record.reason, outcome=DecisionOutcome.ROLLED_BACK
         )
+        record_command(self._context, state, DecisionOutcome.ROLLED_BACK, why)
         left, reasons = abandoned(state), self._context.removal_reasons
         stay = [claim for claim in state.replacements if not claim.deleting and claim not in left]
         made = [await priced_node(self._context, claim) for claim in stay if claim.metadata.uid not in reasons]

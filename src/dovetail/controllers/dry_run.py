@@ -23,6 +23,7 @@ from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.ledger_entries import considered_for_command, considered_for_launch, pod_names, refused_pods
 from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsController
 from dovetail.controllers.nodepools import NodePoolController
+from dovetail.controllers.traces import provisioning_facts
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.node import find_verdicts
@@ -134,13 +135,16 @@ class DryRun:
 
     async def advise(self) -> list[DryRunAdvice]:
         """Plan once, and report the advice that is new since the last call."""
-        snapshot = await self._snapshot()
-        context = self._planner.context(snapshot)
-        plan = plan_pass(context)
+        with self._context.tracer.span("dry run pass") as span:
+            snapshot = await self._snapshot()
+            context = self._planner.context(snapshot)
+            plan = plan_pass(context)
+            launches = plan_provisioning(snapshot, respect_preferences=self._context.options.respect_preferences)
+            span.set(
+                commands=len(plan.commands), **(provisioning_facts(launches) if self._context.tracer.enabled else {})
+            )
         advice = [
-            *_launches(
-                plan_provisioning(snapshot, respect_preferences=self._context.options.respect_preferences), snapshot
-            ),
+            *_launches(launches, snapshot),
             *_removals(snapshot, self._repair),
             *_commands(plan, context),
             _summary(plan, snapshot),

@@ -15,6 +15,7 @@ import msgspec
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.controllers.provisioner import record_given_up
+from dovetail.controllers.traces import launch_span, record_launch
 from dovetail.core.lifecycle.registration import (
     judge_consistency,
     judge_initialization,
@@ -138,7 +139,8 @@ class NodeClaimLifecycle:
         Providers raise more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
         """
         try:
-            instance = await self._context.cloud.launch(claim)
+            with self._context.tracer.span("launch instance", launch_span(claim), nodepool=claim.nodepool_name):
+                instance = await self._context.cloud.launch(claim)
         except InsufficientCapacity as error:
             message = f"NodeClaim {claim.name} event: {_truncate(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
@@ -247,6 +249,7 @@ class NodeClaimLifecycle:
             self._on_registration(after, succeeded=True)
         if after.has(INITIALIZED) and not before.has(INITIALIZED):
             log.info("initialized nodeclaim", extra=facts)
+            record_launch(self._context, after)
 
 
 def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:

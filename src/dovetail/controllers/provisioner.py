@@ -20,6 +20,7 @@ from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.ledger_entries import considered_for_launch, launch_entry, launch_id, refused_pods
 from dovetail.controllers.metrics.disruption import count_created
 from dovetail.controllers.metrics.provisioning import measure_provisioning
+from dovetail.controllers.traces import launch_span, provisioning_facts
 from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.provisioning.eligible_pods import AHEAD
 from dovetail.core.provisioning.launch_backoff import (
@@ -210,16 +211,22 @@ class Provisioner:
     async def provision(self) -> ProvisioningPlan:
         """Plan once, create the planned NodeClaims, and publish events."""
         async with self._context.launch_lock:
-            return await self._provision()
+            with self._context.tracer.span("provisioning pass") as span:
+                plan = await self._provision()
+                if self._context.tracer.enabled:
+                    span.set(**provisioning_facts(plan))
+            return plan
 
     async def _provision(self) -> ProvisioningPlan:
-        context = self._context
+        context, span = self._context, self._context.tracer.span
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
-        snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
+        with span("snapshot"):
+            snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
-        plan = plan_provisioning(
-            snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
-        )
+        with span("schedule pods"):
+            plan = plan_provisioning(
+                snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
+            )
         measure_provisioning(context, snapshot, plan, asyncio.get_running_loop().time() - began)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
@@ -228,9 +235,12 @@ class Provisioner:
         return plan
 
     async def _launch(self, launch: PlannedLaunch, pods: Considered) -> None:
-        context = self._context
+        context, pool = self._context, launch.claim.nodepool_name
         try:
-            claim = await context.create_claim(launch.claim)
+            with context.tracer.span("create nodeclaim", None, nodepool=pool, pods=len(launch.pods)) as span:
+                claim = await context.create_claim(launch.claim)
+                span.set(nodeclaim=claim.name)
+                span.link(launch_span(claim))
         except WorldError as error:
             log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
             return
@@ -242,6 +252,7 @@ class Provisioner:
             extra={
                 "nodeclaim": claim.name,
                 "decision": launch_id(claim),
+                **context.tracer.log_fields(launch_id(claim)),
                 "nodepool": claim.nodepool_name,
                 "pods": len(launch.pods),
                 "requests": {name: str(amount) for name, amount in sorted(claim.spec.resources.requests.items())},

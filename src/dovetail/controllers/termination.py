@@ -14,6 +14,7 @@ from typing import Any, Literal
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.eviction_queue import EvictionQueue
 from dovetail.controllers.termination_steps import NodeTermination
+from dovetail.controllers.traces import record_removal
 from dovetail.core.lifecycle.drain import drain_patch
 from dovetail.core.lifecycle.termination import grace_period_patch, manual_deletion_patch, read_deadline
 from dovetail.core.merge_patches import finalizer_removed
@@ -179,6 +180,7 @@ class TerminationController:
         except NotFound:
             return
         log.info("deleted nodeclaim", extra={"nodeclaim": claim.name, "provider_id": claim.provider_id})
+        record_removal(self._context, claim)
         metrics, labels, pool = self._context.metrics, claim.metadata.labels, claim.nodepool_name
         terminating = find(claim.status.conditions, INSTANCE_TERMINATING)
         if terminating is not None and terminating.last_transition_time is not None:

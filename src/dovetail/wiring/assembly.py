@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from dovetail.cloud.kwok.provider import KwokProvider
@@ -23,6 +23,7 @@ from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.ledger import Ledger, NoLedger
+from dovetail.ports.tracing import NoTracer, Tracer
 from dovetail.runtime.default_spread import spread_by_default
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.reconciler import RetryBackoff
@@ -99,15 +100,24 @@ async def _run_when_in_use(parts: ProviderParts) -> None:
     await parts.supplier.run()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """Where the controllers of an assembly report, besides events and log lines."""
+
+    metrics: PrometheusMetrics | None = None
+    ledger: Ledger = field(default_factory=NoLedger)
+    tracer: Tracer = field(default_factory=NoTracer)
+
+
 def assemble(
     cluster: Cluster,
     clock: Clock,
     settings: Settings,
-    metrics: PrometheusMetrics | None = None,
-    ledger: Ledger | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Assembly:
     """Assemble the parts for a cluster. By default, an undeclared metric is an error."""
-    metrics = metrics or PrometheusMetrics(strict=True, now=lambda: clock.now().timestamp())
+    telemetry = telemetry or Telemetry()
+    metrics = telemetry.metrics or PrometheusMetrics(strict=True, now=lambda: clock.now().timestamp())
     gate = WriteGate()
     if settings.dry_run:
         gate.close("dry run")
@@ -136,14 +146,21 @@ def assemble(
         clock=clock,
         recorder=recorder,
         metrics=metrics,
-        ledger=ledger or NoLedger(),
+        ledger=telemetry.ledger,
+        tracer=telemetry.tracer,
         seen=seen,
     )
     manager = Manager(ports, settings)
+    _recall_savings(manager, ports)
+    return Assembly(cluster, providers, recorder, manager, metrics, gate, settings.dry_run)
+
+
+def _recall_savings(manager: Manager, ports: Ports) -> None:
+    """Read what earlier processes saved from the ledger file, if there is one."""
+    ledger = ports.ledger
     if isinstance(ledger, SqliteLedger):
         with suppress(LedgerMissing):  # the first start
-            manager.savings.recall(read_costs(ledger.path, ledger.cluster, clock.now()))
-    return Assembly(cluster, providers, recorder, manager, metrics, gate, settings.dry_run)
+            manager.savings.recall(read_costs(ledger.path, ledger.cluster, ports.clock.now()))
 
 
 @contextmanager

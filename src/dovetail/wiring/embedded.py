@@ -27,7 +27,7 @@ from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring.assembly import Assembly, assemble, open_ledger
+from dovetail.wiring.assembly import Assembly, Telemetry, assemble, open_ledger
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = Tr
     with_ledger = replace(settings, ledger=settings.ledger or "off")
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(open_ledger(with_ledger, world.clock, "embedded"))
-        parts = assemble(world, world.clock, settings, PrometheusMetrics() if seen else UnseenMetrics(), ledger)
+        telemetry = Telemetry(metrics=PrometheusMetrics() if seen else UnseenMetrics(), ledger=ledger)
+        parts = assemble(world, world.clock, settings, telemetry)
         if not seen:
             parts.recorder.mute()
         await stack.enter_async_context(world)

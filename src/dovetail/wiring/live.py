@@ -42,9 +42,10 @@ from dovetail.runtime.leader_term import Leadership, LeaderTerm
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
-from dovetail.wiring.assembly import Assembly, assemble, open_ledger
+from dovetail.wiring.assembly import Assembly, Telemetry, assemble, open_ledger
 from dovetail.wiring.providers import build_readers
 from dovetail.wiring.system_clock import SystemClock
+from dovetail.wiring.tracing import open_tracer
 
 
 def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
@@ -79,8 +80,12 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
         endpoint = find_access(kubeconfig, context, os.environ).endpoint
         ca_bundle = settings.cluster_ca_bundle or endpoint.ca_bundle  # as Karpenter finds it
         settings = replace(settings, leader_election_namespace=own_namespace(settings), cluster_ca_bundle=ca_bundle)
-        with open_ledger(settings, clock, endpoint.server) as ledger:
-            parts = assemble(cluster, clock, settings, metrics, ledger)
+        with (
+            open_ledger(settings, clock, endpoint.server) as ledger,
+            open_tracer(settings, clock, os.environ) as tracer,
+        ):
+            telemetry = Telemetry(metrics=metrics, ledger=ledger, tracer=tracer)
+            parts = assemble(cluster, clock, settings, telemetry)
             try:
                 yield parts
             finally:

@@ -7,7 +7,16 @@ from typing import Any
 from rich.console import Console
 
 from dovetail.cli.view.plan_selection import PlanSelection
-from dovetail.cli.view.printing import counted, dollars, moment, plain_lines, print_document, stamp, worth
+from dovetail.cli.view.printing import (
+    counted,
+    document_type,
+    dollars,
+    moment,
+    plain_lines,
+    print_document,
+    stamp,
+    worth,
+)
 from dovetail.cli.view.shared_causes import drifted_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.disruption.planner import PassPlan
@@ -25,7 +34,7 @@ def print_summary(
     """Print the summary of a thorough plan in an output format, for all NodePools or the selected ones."""
     if selection:
         notes = [*notes, f"Only {selection}. The pass decides about all nodes together."]
-    document = summary_document(summarize(plan, snapshot, selection.nodepools))
+    document = {**document_type("PlanSummary"), **summary_document(summarize(plan, snapshot, selection.nodepools))}
     missing = missing_catalogs(snapshot, selection.nodepools or None)
     document |= {"notes": list(notes), "missingCatalogs": [str(each) for each in missing]}
     print_document(document, output, lambda console: _draw(console, document))

@@ -67,6 +67,7 @@ def only_changes() -> Iterator[None]:
 
 def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[Console], None]) -> None:
     """Print a document in an output format; `as_text` draws the text form."""
+    assert document.keys() >= {"apiVersion", "kind"}, "a document says what it is"
     last = _last_printed.get()
     if last is not None and not last.is_news(document, output):
         return

@@ -12,7 +12,16 @@ from dovetail.cli.simulation.report import length
 from dovetail.cli.simulation.until_stable import LONGEST, StableState
 from dovetail.cli.view.plan_selection import PlanSelection
 from dovetail.cli.view.plan_summary import names
-from dovetail.cli.view.printing import counted, dollars, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.printing import (
+    counted,
+    document_type,
+    dollars,
+    moment,
+    plain_table,
+    print_document,
+    stamp,
+    worth,
+)
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.snapshot import Snapshot
@@ -26,7 +35,7 @@ _ASSUMED = (
 
 def print_stable_state(found: StableState, selection: PlanSelection, notes: Sequence[str], output: str) -> None:
     """Print the moves and the end state in an output format."""
-    document = stable_document(found, selection)
+    document = {**document_type("StableState"), **stable_document(found, selection)}
     document["notes"] = [*notes, *document["notes"]]
     print_document(document, output, lambda console: _draw(console, document))
 

@@ -13,7 +13,15 @@ from dovetail.cli.simulation.until_stable import StableState
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.plan_selection import PlanSelection
 from dovetail.cli.view.plan_summary import names, summary_document
-from dovetail.cli.view.printing import counted, dollars, plain_lines, plain_table, print_document, stamp
+from dovetail.cli.view.printing import (
+    counted,
+    document_type,
+    dollars,
+    plain_lines,
+    plain_table,
+    print_document,
+    stamp,
+)
 from dovetail.cli.view.until_stable import span_text, stable_document
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.plan_comparison import NodeChange, PlanComparison, PlannedNode
@@ -54,7 +62,7 @@ class WhatIf:
 
 def print_what_if(found: WhatIf, output: str) -> None:
     """Print the comparison in an output format."""
-    document = what_if_document(found)
+    document = {**document_type("WhatIf"), **what_if_document(found)}
     print_document(document, output, lambda console: _draw(console, document, found.simulated))
 
 
