@@ -267,7 +267,7 @@ def _one_line(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -8,7 +8,6 @@ of Kubernetes that Dovetail reads are decoded, to find objects that the controll
 skipped, with a note.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
@@ -22,6 +21,7 @@ from dovetail.manifest.placeholders import with_one_placeholder_line
 from dovetail.manifest.schema import KINDS, Scope, strict_schema_of
 from dovetail.manifest.schema_check import as_stored, examine, unknown_fields, with_defaults, without_nulls
 from dovetail.manifest.semantics import metadata_faults
+from dovetail.manifest.sound_parts import SoundParts, sound_parts
 from dovetail.manifest.warnings import old_spelling_warnings, pool_warnings
 from dovetail.model import kinds
 from dovetail.model.duration import Duration
@@ -216,16 +216,29 @@ def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     semantic_faults += [*annotation_faults, *_annotation_faults(unknown, known)]
     schema_faults = [each for each in found.faults if not _in_status(each)]
     faults = [locate_fault(fault, known) for fault in _combined(schema_faults, semantic_faults)]
-    if not faults:
-        value = _decoded(known, scope)
-        faults.extend(value.faults if isinstance(value, UnreadableObject) else ())
+    parts = sound_parts(known, faults, lambda sound: _decoded(sound, scope))
+    faults += _hidden_faults(parts, {} if before is not None else schema, {each.path for each in faults})
     warnings = [each for each in unknown if locate_fault(each, known) is each]
     warnings += [*_namespace_warnings(known), *_count_warnings(written, known)]
     if scope.kind == "NodePool":
-        warnings.extend(_nodepool_warnings(known, scope, faults))
+        warnings.extend(_nodepool_warnings(parts, scope))
     metadata = known.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     return Report(scope.kind, str(name), _unique(faults), tuple(warnings))
+
+
+def _hidden_faults(parts: SoundParts, schema: dict[str, Any], found: set[str]) -> Iterator[Fault]:
+    """Faults that another one hides: a rule is not evaluated around a faulty field, and nothing is decoded with it.
+
+    A rule compares the fields of one mapping, so its verdict depends on a removed field beside the one it is about.
+    """
+    beside = {path.rpartition(".")[0] for path in parts.removed if not path.endswith("]")}
+    again = examine(schema, with_defaults(schema, parts.document)).faults if parts.removed and schema else []
+    rules = [each for each in again if each.path.rpartition(".")[0] not in beside and not _in_status(each)]
+    decoding = parts.value.faults if isinstance(parts.value, UnreadableObject) else ()
+    for fault in parts.as_written((*rules, *decoding)):
+        if fault.path not in found:
+            yield fault
 
 
 def _in_status(fault: Fault) -> bool:
@@ -239,6 +252,8 @@ def _beyond_schema(document: Plain, scope: Scope) -> Iterator[Fault]:
 
 
 def _decoded(document: Plain, scope: Scope) -> KubeObject | UnreadableObject:
+    if scope.kind == "NodePool":
+        document = _with_node_class_ref(document)
     return codec.from_plain(KINDS[scope], as_stored(scope, without_nulls(document)))
 
 
@@ -267,45 +282,16 @@ def _count_warnings(written: Plain, known: Plain) -> Iterator[Fault]:
             yield Fault(f"{path}.nodes", problem, budget["nodes"], f'put it in quotes: "{budget["nodes"]}"')
 
 
-_NODE_CLASS_REF = ("spec", "template", "spec", "nodeClassRef")
-_REQUIREMENTS = "spec.template.spec.requirements"
-_REQUIREMENT = re.compile(re.escape(_REQUIREMENTS) + r"\[(\d+)\]")
+def _with_node_class_ref(document: Plain) -> Plain:
+    """The NodePool with a reference to a node class of an unknown provider, if it has none."""
+    ref = "spec.template.spec.nodeClassRef"
+    return document if _inner(document, *ref.split(".")) is not None else with_value(document, ref, {"name": "unknown"})
 
 
-def _nodepool_warnings(document: Plain, scope: Scope, faults: list[Fault]) -> Iterator[Fault]:
-    """Warnings about the parts of a NodePool that have no faults; a faulty requirement hides only its own."""
-    in_requirements = {int(found[1]) for fault in faults if (found := _REQUIREMENT.match(fault.path))}
-    faulty = {fault.path.partition("[")[0] for fault in faults if not _REQUIREMENT.match(fault.path)}
-    sound, kept = _without_requirements(_without(document, faulty), in_requirements)
-    pool = _decoded(sound, scope)
-    if not isinstance(pool, NodePool) or not isinstance(_inner(sound, *_NODE_CLASS_REF), dict):
-        return
-    for warning in (*pool_warnings(pool), *(old_spelling_warnings(sound) if scope.version == "v1" else ())):
-        place = warning.path.partition("[")[0]
-        if not any(place.startswith(path) or path.startswith(place) for path in faulty):
-            written = _REQUIREMENT.sub(lambda found: f"{_REQUIREMENTS}[{kept[int(found[1])]}]", warning.path)
-            yield warning._replace(path=written)
-
-
-def _without_requirements(document: Plain, faulty: set[int]) -> tuple[Plain, list[int]]:
-    """The NodePool without these requirements, and the position that each of the others has in the manifest."""
-    spec = _inner(document, *_REQUIREMENTS.split(".")[:-1])
-    given = spec.get("requirements") if isinstance(spec, dict) else None
-    if not isinstance(given, list):
-        return document, []
-    kept = [index for index in range(len(given)) if index not in faulty]
-    spec["requirements"] = [given[index] for index in kept]
-    return document, kept
-
-
-def _without(document: Plain, paths: Iterable[str]) -> Plain:
-    copy = deepcopy(document)
-    for path in paths:
-        *parents, name = path.split(".")
-        holder = _inner(copy, *parents)
-        if isinstance(holder, dict):
-            holder.pop(name, None)
-    return copy
+def _nodepool_warnings(parts: SoundParts, scope: Scope) -> Iterator[Fault]:
+    if isinstance(parts.value, NodePool):
+        yield from parts.as_written(pool_warnings(parts.value))
+        yield from parts.as_written(old_spelling_warnings(parts.document) if scope.version == "v1" else ())
 
 
 def _namespace_warnings(document: Plain) -> Iterator[Fault]:
