@@ -19,7 +19,14 @@ from dovetail.manifest.ec2nodeclass.semantics import ec2_class_faults
 from dovetail.manifest.nodepool_annotations import locate_fault, merge_annotations, spelled_fields, with_value
 from dovetail.manifest.placeholders import with_one_placeholder_line
 from dovetail.manifest.schema import KINDS, Scope, strict_schema_of
-from dovetail.manifest.schema_check import as_stored, examine, unknown_fields, with_defaults, without_nulls
+from dovetail.manifest.schema_check import (
+    UNEXPECTED_FORM,
+    as_stored,
+    examine,
+    unknown_fields,
+    with_defaults,
+    without_nulls,
+)
 from dovetail.manifest.semantics import metadata_faults
 from dovetail.manifest.sound_parts import SoundParts, sound_parts
 from dovetail.manifest.warnings import old_spelling_warnings, pool_warnings
@@ -237,7 +244,7 @@ def _hidden_faults(parts: SoundParts, schema: dict[str, Any], found: set[str]) -
     rules = [each for each in again if each.path.rpartition(".")[0] not in beside and not _in_status(each)]
     decoding = parts.value.faults if isinstance(parts.value, UnreadableObject) else ()
     for fault in parts.as_written((*rules, *decoding)):
-        if fault.path not in found:
+        if fault.path not in found and not (found and _in_status(fault)):
             yield fault
 
 
@@ -311,21 +318,24 @@ def _missing_type_faults(document: Plain) -> Iterator[Fault]:
 def _combined(schema: Iterable[Fault], semantic_faults: Iterable[Fault]) -> list[Fault]:
     """Schema faults, then the others, without those at the path of a schema fault."""
     others = list(semantic_faults)
-    better = [fault.path for fault in others if "label domain" in fault.problem]  # with a suggestion
-    faults = [
-        each
-        for each in schema
-        if "label domain" not in each.problem or not any(path.startswith(each.path) for path in better)
-    ]
+    faults = [each for each in schema if not any(_says_more(other, each) for other in others)]
     reported = {fault.path for fault in faults}
     return [*faults, *(fault for fault in others if fault.path not in reported)]
 
 
+def _says_more(other: Fault, rule: Fault) -> bool:
+    """Whether another fault names the entry that breaks a rule of the schema about the mapping or list around it."""
+    same = any(words in other.problem and words in rule.problem for words in ("label domain", "entry in evictionSoft"))
+    return same and other.path.startswith(rule.path)
+
+
 def _unique(faults: list[Fault]) -> tuple[Fault, ...]:
-    """The faults without duplicates of the same path and problem, in order."""
+    """The faults in order, without duplicates. Of a value that has not the form of its field, no rule says more."""
     seen: dict[tuple[str, str], Fault] = {}
+    malformed = {fault.path for fault in faults if fault.problem == UNEXPECTED_FORM}
     for fault in faults:
-        seen.setdefault((fault.path, fault.problem), fault)
+        if fault.problem == UNEXPECTED_FORM or fault.path not in malformed:
+            seen.setdefault((fault.path, fault.problem), fault)
     return tuple(seen.values())
 
 
