@@ -92,6 +92,9 @@ class PoisonedCluster:
     async def delete(self, kind: Kind[Any], key: Key, deletion: Any = GRACEFULLY) -> None:
         await self._cluster.delete(kind, key, deletion)
 
+    async def server_version(self) -> str:
+        return await self._cluster.server_version()
+
     async def evict(self, pod: Any) -> None:
         await self._cluster.evict(pod)
 

@@ -46,8 +46,8 @@ def _setting(default: Any, text: str, *, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"help": text, "choices": choices})
 
 
-def _flag(text: str) -> Any:
-    return field(default=False, metadata={"help": text, "choices": ()})
+def _flag(text: str, *, default: bool = False) -> Any:
+    return field(default=default, metadata={"help": text, "choices": ()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +78,9 @@ class Settings:
         0.075, "The fraction of an EC2 instance's memory that its operating system cannot use."
     )
     reserved_enis: int = _setting(0, "The number of network interfaces of an EC2 instance that pods cannot use.")
+    eks_control_plane: bool = _flag(
+        "With false, EKS is never called: the settings and the API server describe the cluster.", default=True
+    )
     isolated_vpc: bool = _flag("Use the built-in EC2 prices, because the VPC cannot reach the AWS pricing API.")
     disable_dry_run: bool = _flag(
         "Do not check with an EC2 dry run that a launch is permitted before an EC2NodeClass becomes ready."

@@ -113,6 +113,17 @@ def test_a_name_that_occurs_twice_is_a_fault_that_names_both_places(write):
     assert f"NodePool at {write('a.yaml', pool(), node_class())}:1: applying both keeps only one" in result.output
 
 
+def test_the_same_name_for_two_clusters_is_only_a_warning(tmp_path):
+    for cluster in ("dev", "prod"):
+        (tmp_path / cluster).mkdir()
+        (tmp_path / cluster / "pool.yaml").write_text(yaml.safe_dump(pool()))
+    result = run("validate", tmp_path)
+    assert result.exit_code == 0
+    earlier = tmp_path / "dev" / "pool.yaml"
+    assert f"is also the name of the NodePool at {earlier}:1: in one cluster, applying both keeps" in result.output
+    assert run("validate", tmp_path, "--strict").exit_code == 1
+
+
 def test_other_kinds_namespaces_and_documents_without_name_are_no_duplicates(write):
     pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": each}} for each in "xz"]
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}}

@@ -219,7 +219,13 @@ async def what_is_owned_goes_with_its_last_owner(env: Environment) -> None:
     await env.eventually(gone)
 
 
+async def the_version_has_a_major_and_a_minor_number(env: Environment) -> None:
+    major, minor = (await env.cluster.server_version()).split(".")
+    assert (int(major), int(minor)) >= (1, 20)
+
+
 CASES = (
+    the_version_has_a_major_and_a_minor_number,
     created_object_has_an_identity_and_can_be_read_back,
     what_is_not_there_is_not_found,
     a_name_can_be_taken_once,

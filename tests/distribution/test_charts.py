@@ -34,6 +34,7 @@ ELSEWHERE = {
 """Settings that are not under `settings`, and the value they follow from."""
 ONLY_BY_ENVIRONMENT = {
     "DISABLE_LEADER_ELECTION": "two replicas would both act",
+    "EKS_CONTROL_PLANE": "`false` is the default of Karpenter's values, which then leaves the variable out",
     "DOVETAIL_DASHBOARD_TOKEN_FILE": "it needs a volume, and the Service has token reviews instead",
 }
 """Settings that the chart leaves to `controller.env`."""

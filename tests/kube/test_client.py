@@ -198,3 +198,14 @@ def test_leases_do_not_wait_for_their_turn():
             return len(stub.seen)
 
     assert asyncio.run(main()) == 4
+
+
+@pytest.mark.parametrize(("minor", "version"), [("33", "1.33"), ("31+", "1.31")])
+def test_the_version_of_the_server_has_no_suffix(minor, version):
+    found, [request] = ask(lambda cluster: cluster.server_version(), reply({"major": "1", "minor": minor}))
+    assert (found, request.path) == (version, "/version")
+
+
+def test_an_answer_that_is_no_version_is_an_error():
+    with pytest.raises(Unavailable, match="not a version"):
+        ask(lambda cluster: cluster.server_version(), reply({"kind": "Status"}))

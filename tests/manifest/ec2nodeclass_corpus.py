@@ -104,7 +104,7 @@ IMAGES = [
     Case("ec2: alias among others", images({"alias": "al2023@latest"}, {"id": "ami-1"}), "is the only one"),
     Case("ec2: alias and id", images({"alias": "al2023@latest", "id": "ami-1"}), "'alias' cannot be combined"),
     Case("ec2: pinned alias", images({"alias": "bottlerocket@v1.20.0"}, amiFamily=None)),
-    Case("ec2: alias without version", images({"alias": "al2023"}), "form family@version"),
+    Case("ec2: alias without version", images({"alias": "al2023"}), "does not have the expected form"),
     Case("ec2: alias of no family", images({"alias": "ubuntu@latest"}, amiFamily=None), "the family of an alias"),
     Case("ec2: pinned Windows", images({"alias": "windows2022@v1"}, amiFamily=None), "cannot be pinned"),
     Case("ec2: Windows", images({"alias": "windows2022@latest"}, amiFamily=None)),

@@ -212,3 +212,19 @@ def test_deep_nesting_is_a_fault():
 def test_json_round_trips():
     content = {"a": {"b": [1, "2", None, True]}}
     assert contents(json.dumps(content)) == [content]
+
+
+def test_a_placeholder_is_not_blamed_for_another_syntax_error():
+    text = "kind: NodePool\nmetadata:\n  name: ${NAME}\n\tnamespace: a\n"
+    [document] = read_documents(text, "a.yaml")
+    assert "a tab is not allowed" in document.faults[0].problem
+    assert document.line_of("$") == 4
+    [document] = read_documents("kind: NodePool\nmetadata: {name: ${NAME}}\n", "a.yaml")
+    assert "is a template, not a manifest: ${NAME} on line 2" in document.faults[0].problem
+    [document] = read_documents("kind: NodePool\n{{ if a }}\nmetadata: {}\n{{ end }}\n", "a.yaml")
+    assert "is a template, not a manifest" in document.faults[0].problem
+
+
+def test_a_key_that_occurs_three_times_is_one_fault():
+    [document] = read_documents("kind: a\nkind: b\nkind: c\n", "a.yaml")
+    assert [fault.path for fault in document.faults] == ["kind"]

@@ -87,7 +87,7 @@ def test_an_annotation_that_cannot_be_read_makes_the_nodepool_unreadable_and_is_
 
 def test_a_fault_inside_an_annotation_has_its_path():
     bad = read(annotated(**{REPAIR: '{"policies": [{"conditionType": "Ready"}]}'}))
-    assert [fault.path for fault in bad.faults] == [f"metadata.annotations[{REPAIR}].policies[0]"]
+    assert [fault.path for fault in bad.faults] == [f"metadata.annotations[{REPAIR}].policies[0].toleration"]
 
 
 def test_all_annotations_that_cannot_be_read_are_reported_at_once():

@@ -218,10 +218,12 @@ def test_warnings_are_shown_beside_faults():
     assert "allows no node to be disrupted" in report.warnings[0].problem
 
 
-def test_a_part_with_faults_has_no_warnings():
-    report = faults_of(disrupted(budgets=[{"nodes": "0"}, {"nodes": "x"}]))
-    assert report.faults
-    assert report.warnings == ()
+def test_a_faulty_budget_hides_only_what_depends_on_it():
+    report = faults_of(disrupted(budgets=[{"nodes": "x"}, {"nodes": "0"}]))
+    assert [each.path for each in report.faults] == ["spec.disruption.budgets[0].nodes"]
+    assert [each.path for each in report.warnings] == ["spec.disruption.budgets[1]"]
+    nightly = {"nodes": "1", "schedule": "@daily", "duration": "1h"}
+    assert faults_of(disrupted(budgets=[{"nodes": "x"}, nightly])).warnings == ()  # the first may limit the day
 
 
 def test_kinds_of_kubernetes_are_decoded():

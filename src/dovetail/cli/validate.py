@@ -131,20 +131,27 @@ def _check(source: str, text: str, target: Target) -> Iterator[Checked]:
 
 
 def _with_duplicates(checked: list[Checked]) -> Iterator[Checked]:
-    """Yield the documents with a fault for each one that has the kind and name of an earlier one."""
+    """Yield the documents with a finding for each one that has the kind and name of an earlier one.
+
+    In one directory, which is applied as a whole, it is a fault; two directories may be for two clusters.
+    """
     from dovetail.model.kube_object import Fault
 
-    places: dict[tuple[str, ...], str] = {}
+    first: dict[tuple[str, ...], Document] = {}
     for each in checked:
         document, report = each.document, each.report
-        place = f"{document.source}:{document.line}"
-        earlier = places.setdefault(_identity(document, report), place)
-        if earlier == place or report.note or not isinstance(_metadata(document).get("name"), str):
+        earlier = first.setdefault(_identity(document, report), document)
+        if earlier is document or report.note or not isinstance(_metadata(document).get("name"), str):
             yield each
             continue
-        problem = f"is also the name of the {report.kind} at {earlier}: applying both keeps only one"
-        fault = Fault("metadata.name", problem, report.name, "rename one of them, or remove it")
-        yield Checked(document, replace(report, faults=(*report.faults, fault)))
+        together = Path(earlier.source).parent == Path(document.source).parent
+        effect = "applying both keeps only one" if together else "in one cluster, applying both keeps only one"
+        problem = f"is also the name of the {report.kind} at {earlier.source}:{earlier.line}: {effect}"
+        remedy = "rename one of them, or remove it" if together else "ignore this if they are for different clusters"
+        found = (Fault("metadata.name", problem, report.name, remedy),)
+        faults, warnings = (found, ()) if together else ((), found)
+        added = replace(report, faults=(*report.faults, *faults), warnings=(*report.warnings, *warnings))
+        yield Checked(document, added)
 
 
 def _identity(document: "Document", report: "Report") -> tuple[str, ...]:
@@ -274,7 +281,7 @@ def _one_line(text: str) -> str:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

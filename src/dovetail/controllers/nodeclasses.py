@@ -16,6 +16,7 @@ from dovetail.model.labels import ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.cloud import CloudProvider, Kept, NodeClassReconciler
 from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import CloudAccessFailed
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
@@ -86,12 +87,23 @@ class NodeClassController:
             return None
         if node_class.deleting and self._may_be_used(node_class):
             return UNREADABLE_RETRY_SECONDS
-        result: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
+        result = await self._keep(node_class)
         if result.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
             self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, result.waiting_for))
         self._publish_shifts(node_class, result.shifted_zones)
         return result.after
+
+    async def _keep(self, node_class: KubeObject) -> Kept:
+        """Reconcile through the provider; an event tells what an operator must change if the cloud refuses."""
+        try:
+            kept: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
+        except CloudAccessFailed as error:
+            same = (node_class.name, error.reason)  # the message may contain the time
+            notice = Notice(self.informer.kind, node_class, "CloudAccessFailed", str(error), warning=True, dedupe=same)
+            self._context.recorder.publish(notice)
+            raise
+        return kept
 
     def _publish_shifts(self, node_class: KubeObject, shifted: Mapping[str, str]) -> None:
         """Publish which zones NodePools of the class may no longer, or may again, launch nodes in."""

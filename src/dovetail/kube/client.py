@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
+import msgspec
 
 from dovetail.kube.decode import LineReader, ListPages, change_of
 from dovetail.kube.requests import (
@@ -33,6 +34,12 @@ from dovetail.ports.errors import Gone, Invalid, OutcomeUnknown, Unavailable
 from dovetail.ports.metrics import Metrics
 
 T = TypeVar("T", bound=KubeObject)
+
+
+class _ServerVersion(msgspec.Struct):
+    major: str
+    minor: str
+
 
 _NO_OPTIONS = ListOptions()
 _DEFAULT_DELETION = Deletion()
@@ -111,6 +118,16 @@ class KubeCluster:
     async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _DEFAULT_DELETION) -> None:
         """Delete an object."""
         await self._transport.fetch(delete_call(kind, key, deletion))
+
+    async def server_version(self) -> str:
+        """Read the minor version of the API server; providers append a plus sign or more to the number."""
+        call = ApiRequest(method="GET", path="/version")
+        data = await self._transport.fetch(call)
+        try:
+            found = msgspec.json.decode(data, type=_ServerVersion)
+        except UNDECODABLE as error:
+            raise Unavailable(f"{call}: the response is not a version: {error}") from error
+        return f"{found.major}.{found.minor.rstrip('+')}"
 
     async def evict(self, pod: Pod) -> None:
         """Evict the pod with this uid through the Eviction API."""

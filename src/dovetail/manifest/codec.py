@@ -311,9 +311,15 @@ def ordered(value: object) -> Any:
 def place_of(error: Exception) -> tuple[str, str]:
     """The path of a conversion error (empty: the whole value), and the problem."""
     problem, _, place = str(error).partition(" - at `")
-    return place.rstrip("`").removeprefix("$").removeprefix("."), _MISMATCH.sub(_worded, problem)
+    place = place.rstrip("`").removeprefix("$").removeprefix(".")
+    if missing := _MISSING.fullmatch(problem):
+        return f"{place}.{missing[1]}" if place else missing[1], "is required"
+    if problem == "Invalid RFC3339 encoded datetime":
+        return place, f"must be {_TYPES['datetime']}"
+    return place, _MISMATCH.sub(_worded, problem)
 
 
+_MISSING = re.compile(r"Object missing required field `([^`]+)`")
 _MISMATCH = re.compile(r"Expected `([^`]+)`(?:, got `([^`]+)`)?")
 _TYPES = {
     "int": "a whole number",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from dovetail.manifest.json_documents import JsonInvalid, read_json
-from dovetail.manifest.patterns import placeholder_in
+from dovetail.manifest.patterns import fill_placeholders, placeholder_in
 from dovetail.manifest.safe_yaml import Yaml, YamlInvalid, read_yaml
 from dovetail.manifest.schema_check import join
 from dovetail.model.kube_object import Fault
@@ -115,7 +115,7 @@ def _read_chunk(text: str, source: str, line: int) -> Iterator[Document]:
     for read in found:
         if not read.empty:
             lines = {path: at + line for path, at in read.lines.items()}
-            faults = tuple(_duplicate_key(name, path) for path, name in read.repeated)
+            faults = tuple(_duplicate_key(name, path) for path, name in dict.fromkeys(read.repeated))
             yield Document(source, 0, read.line + line, read.content, faults, lines, read.texts)
 
 
@@ -132,7 +132,7 @@ def _read_json(text: str) -> list[Yaml]:
 
 def _parse_fault(text: str, start: int, error: YamlInvalid) -> tuple[Fault, int]:
     """The fault of a document that starts on line `start` and cannot be read, and its line."""
-    if mark := placeholder_in(text):
+    if mark := _template_mark(text):
         placeholder, at = mark.splitlines()[0], start + text.count("\n", 0, text.index(mark))
         remedy = "render it first (helm template, envsubst), then validate what comes out"
         return Fault("$", f"is a template, not a manifest: {placeholder} on line {at}", None, remedy), at
@@ -141,6 +141,18 @@ def _parse_fault(text: str, start: int, error: YamlInvalid) -> tuple[Fault, int]
         remedy = "remove the line that starts with %: kubectl does not read YAML directives"
     at = start + error.line
     return Fault("$", f"cannot be read as {error.language} (line {at}): {error}", None, remedy), at
+
+
+def _template_mark(text: str) -> str | None:
+    """The first placeholder of a text that would be YAML if its placeholders were filled."""
+    mark = placeholder_in(text)
+    if mark is None or "{{" in text or "{%" in text:  # lines of these templates are not YAML at all
+        return mark
+    try:
+        read_yaml(fill_placeholders(text, "x"))
+    except YamlInvalid:
+        return None
+    return mark
 
 
 def _duplicate_key(name: str, path: str) -> Fault:

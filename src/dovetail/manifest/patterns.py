@@ -135,6 +135,11 @@ def placeholder_in(text: str) -> str | None:
     return found.group() if found else None
 
 
+def fill_placeholders(text: str, word: str) -> str:
+    """The text with this word for every placeholder."""
+    return _PLACEHOLDER.sub(word, text)
+
+
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     # Python's `$` would also match before a final newline.

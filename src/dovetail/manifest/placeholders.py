@@ -28,11 +28,17 @@ def with_one_placeholder_line(report: Report, document: Mapping[str, Any]) -> Re
     more = f" and {len(marks) - _MOST_SHOWN} more" if len(marks) > _MOST_SHOWN else ""
     shown = f"{', '.join(marks[:_MOST_SHOWN])}{more}"
     words = f"still contains the placeholder{'s' if marks[1:] else ''} {shown}"
+    if others := len(set(paths)) - 1:
+        words = f"still contains a placeholder, as {'does' if others == 1 else 'do'} {_fields(others)}: {shown}"
     line = Fault(paths[0], words, None, _RENDER)
     faults = [fault for fault in report.faults if not _follows(fault, paths)]
     if len(faults) < len(report.faults):
         return replace(report, faults=(line, *faults))
     return replace(report, warnings=(line, *report.warnings))
+
+
+def _fields(number: int) -> str:
+    return "1 other field" if number == 1 else f"{number} other fields"
 
 
 def _follows(fault: Fault, paths: list[str]) -> bool:

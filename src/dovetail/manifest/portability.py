@@ -75,7 +75,8 @@ def _pool_faults(document: Plain) -> Iterator[Fault]:
         yield Fault("spec.repair", _DROPPED, None, remedy)
     soft = _at(document, *path.split("."), "expireAfter")
     if soft is not None:
-        remedy = f"write spec.template.spec.expireAfter: {soft}, which Karpenter enforces regardless of budgets"
+        enforced = "" if soft == "Never" else ", which Karpenter enforces regardless of budgets"
+        remedy = f"write spec.template.spec.expireAfter: {soft}{enforced}"
         yield Fault(f"{path}.expireAfter", _DROPPED, soft, remedy)
     yield from _template_faults(template, "spec.template.spec")
 

@@ -91,6 +91,8 @@ def read_yaml(text: str, *, located: bool = False) -> Yaml:
 _NOT_CLOSED = "is not closed, or a ',' is missing after it"
 _CLOSE = "close it there, or add the ','"
 _PLAIN_WORDS = {
+    "found a tab character": "a tab is not allowed as indentation",
+    "did not find expected alphabetic or numeric character": "text that starts with * or & needs quotes",
     "mapping values are not allowed": "': ' is not allowed here: the indentation is wrong, or text needs quotes",
     "did not find expected key": "the indentation differs from the lines above, or text needs quotes",
     "did not find expected '-' indicator": "the indentation differs from the list above, or '- ' is missing",

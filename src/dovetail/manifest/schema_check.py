@@ -27,6 +27,7 @@ from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
 from dovetail.manifest.status_fields import FIELDS, RULES
 from dovetail.model.kube_object import Fault
 
+UNEXPECTED_FORM = "does not have the expected form"
 _MISSING = object()
 _REPLACEMENTS = {
     "WhenUnderutilized": "it is the v1beta1 name: write WhenEmptyOrUnderutilized",
@@ -215,7 +216,7 @@ def _text(schema: Schema, value: str, path: str) -> Iterable[Fault]:
         fault = _with_fix(Fault(path, "is not one of the allowed values", value), schema)
         yield fault._replace(remedy=_choose(value, choices))
     elif not fits and pattern is not None:
-        yield _with_fix(Fault(path, "does not have the expected form", value), schema)
+        yield _with_fix(Fault(path, UNEXPECTED_FORM, value), schema)
     elif schema.get("format") == "date-time" and not _is_instant(value):
         yield Fault(path, "is not an instant", value, "write it like 2024-01-31T12:00:00Z")
 

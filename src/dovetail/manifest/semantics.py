@@ -43,16 +43,23 @@ def metadata_faults(document: Plain, *, named: bool = True) -> Iterator[Fault]:
         fault = Fault("metadata.name", "is not a valid name", name, remedy)
         yield unfilled("metadata.name", str(name), mark) if mark else fault
     yield from label_faults(metadata.get("labels"), "metadata.labels")
-    yield from _key_faults(metadata.get("annotations"), "metadata.annotations")
+    annotations = metadata.get("annotations")
+    yield from _key_faults(annotations, "metadata.annotations")
+    yield from _not_text(annotations, "metadata.annotations")
+
+
+def _not_text(entries: Any, path: str) -> Iterator[Fault]:
+    for key, value in _items(entries):
+        if not isinstance(value, str):
+            yield Fault(join(path, str(key)), "must be text", value, f'put it in quotes: "{value}"')
 
 
 def label_faults(labels: Any, path: str) -> Iterator[Fault]:
     """Faults in keys and values of labels."""
     yield from _key_faults(labels, path)
+    yield from _not_text(labels, path)
     for key, value in _items(labels):
-        if not isinstance(value, str):
-            yield Fault(join(path, str(key)), "must be text", value, f'put it in quotes: "{value}"')
-        elif len(value) > _MAX_NAME_LENGTH or not matches(LABEL_VALUE, value):
+        if isinstance(value, str) and (len(value) > _MAX_NAME_LENGTH or not matches(LABEL_VALUE, value)):
             yield Fault(join(path, str(key)), "is not a valid label value", value, f"write {IN_WORDS[LABEL_VALUE]}")
 
 

@@ -8,7 +8,6 @@ of Kubernetes that Dovetail reads are decoded, to find objects that the controll
 skipped, with a note.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from difflib import get_close_matches
@@ -20,8 +19,16 @@ from dovetail.manifest.ec2nodeclass.semantics import ec2_class_faults
 from dovetail.manifest.nodepool_annotations import locate_fault, merge_annotations, spelled_fields, with_value
 from dovetail.manifest.placeholders import with_one_placeholder_line
 from dovetail.manifest.schema import KINDS, Scope, strict_schema_of
-from dovetail.manifest.schema_check import as_stored, examine, unknown_fields, with_defaults, without_nulls
+from dovetail.manifest.schema_check import (
+    UNEXPECTED_FORM,
+    as_stored,
+    examine,
+    unknown_fields,
+    with_defaults,
+    without_nulls,
+)
 from dovetail.manifest.semantics import metadata_faults
+from dovetail.manifest.sound_parts import SoundParts, sound_parts
 from dovetail.manifest.warnings import old_spelling_warnings, pool_warnings
 from dovetail.model import kinds
 from dovetail.model.duration import Duration
@@ -216,16 +223,29 @@ def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     semantic_faults += [*annotation_faults, *_annotation_faults(unknown, known)]
     schema_faults = [each for each in found.faults if not _in_status(each)]
     faults = [locate_fault(fault, known) for fault in _combined(schema_faults, semantic_faults)]
-    if not faults:
-        value = _decoded(known, scope)
-        faults.extend(value.faults if isinstance(value, UnreadableObject) else ())
+    parts = sound_parts(known, faults, lambda sound: _decoded(sound, scope))
+    faults += _hidden_faults(parts, {} if before is not None else schema, {each.path for each in faults})
     warnings = [each for each in unknown if locate_fault(each, known) is each]
     warnings += [*_namespace_warnings(known), *_count_warnings(written, known)]
     if scope.kind == "NodePool":
-        warnings.extend(_nodepool_warnings(known, scope, faults))
+        warnings.extend(_nodepool_warnings(parts, scope))
     metadata = known.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     return Report(scope.kind, str(name), _unique(faults), tuple(warnings))
+
+
+def _hidden_faults(parts: SoundParts, schema: dict[str, Any], found: set[str]) -> Iterator[Fault]:
+    """Faults that another one hides: a rule is not evaluated around a faulty field, and nothing is decoded with it.
+
+    A rule compares the fields of one mapping, so its verdict depends on a removed field beside the one it is about.
+    """
+    beside = {path.rpartition(".")[0] for path in parts.removed if not path.endswith("]")}
+    again = examine(schema, with_defaults(schema, parts.document)).faults if parts.removed and schema else []
+    rules = [each for each in again if each.path.rpartition(".")[0] not in beside and not _in_status(each)]
+    decoding = parts.value.faults if isinstance(parts.value, UnreadableObject) else ()
+    for fault in parts.as_written((*rules, *decoding)):
+        if fault.path not in found and not (found and _in_status(fault)):
+            yield fault
 
 
 def _in_status(fault: Fault) -> bool:
@@ -239,6 +259,8 @@ def _beyond_schema(document: Plain, scope: Scope) -> Iterator[Fault]:
 
 
 def _decoded(document: Plain, scope: Scope) -> KubeObject | UnreadableObject:
+    if scope.kind == "NodePool":
+        document = _with_node_class_ref(document)
     return codec.from_plain(KINDS[scope], as_stored(scope, without_nulls(document)))
 
 
@@ -267,45 +289,16 @@ def _count_warnings(written: Plain, known: Plain) -> Iterator[Fault]:
             yield Fault(f"{path}.nodes", problem, budget["nodes"], f'put it in quotes: "{budget["nodes"]}"')
 
 
-_NODE_CLASS_REF = ("spec", "template", "spec", "nodeClassRef")
-_REQUIREMENTS = "spec.template.spec.requirements"
-_REQUIREMENT = re.compile(re.escape(_REQUIREMENTS) + r"\[(\d+)\]")
+def _with_node_class_ref(document: Plain) -> Plain:
+    """The NodePool with a reference to a node class of an unknown provider, if it has none."""
+    ref = "spec.template.spec.nodeClassRef"
+    return document if _inner(document, *ref.split(".")) is not None else with_value(document, ref, {"name": "unknown"})
 
 
-def _nodepool_warnings(document: Plain, scope: Scope, faults: list[Fault]) -> Iterator[Fault]:
-    """Warnings about the parts of a NodePool that have no faults; a faulty requirement hides only its own."""
-    in_requirements = {int(found[1]) for fault in faults if (found := _REQUIREMENT.match(fault.path))}
-    faulty = {fault.path.partition("[")[0] for fault in faults if not _REQUIREMENT.match(fault.path)}
-    sound, kept = _without_requirements(_without(document, faulty), in_requirements)
-    pool = _decoded(sound, scope)
-    if not isinstance(pool, NodePool) or not isinstance(_inner(sound, *_NODE_CLASS_REF), dict):
-        return
-    for warning in (*pool_warnings(pool), *(old_spelling_warnings(sound) if scope.version == "v1" else ())):
-        place = warning.path.partition("[")[0]
-        if not any(place.startswith(path) or path.startswith(place) for path in faulty):
-            written = _REQUIREMENT.sub(lambda found: f"{_REQUIREMENTS}[{kept[int(found[1])]}]", warning.path)
-            yield warning._replace(path=written)
-
-
-def _without_requirements(document: Plain, faulty: set[int]) -> tuple[Plain, list[int]]:
-    """The NodePool without these requirements, and the position that each of the others has in the manifest."""
-    spec = _inner(document, *_REQUIREMENTS.split(".")[:-1])
-    given = spec.get("requirements") if isinstance(spec, dict) else None
-    if not isinstance(given, list):
-        return document, []
-    kept = [index for index in range(len(given)) if index not in faulty]
-    spec["requirements"] = [given[index] for index in kept]
-    return document, kept
-
-
-def _without(document: Plain, paths: Iterable[str]) -> Plain:
-    copy = deepcopy(document)
-    for path in paths:
-        *parents, name = path.split(".")
-        holder = _inner(copy, *parents)
-        if isinstance(holder, dict):
-            holder.pop(name, None)
-    return copy
+def _nodepool_warnings(parts: SoundParts, scope: Scope) -> Iterator[Fault]:
+    if isinstance(parts.value, NodePool):
+        yield from parts.as_written(pool_warnings(parts.value))
+        yield from parts.as_written(old_spelling_warnings(parts.document) if scope.version == "v1" else ())
 
 
 def _namespace_warnings(document: Plain) -> Iterator[Fault]:
@@ -325,21 +318,24 @@ def _missing_type_faults(document: Plain) -> Iterator[Fault]:
 def _combined(schema: Iterable[Fault], semantic_faults: Iterable[Fault]) -> list[Fault]:
     """Schema faults, then the others, without those at the path of a schema fault."""
     others = list(semantic_faults)
-    better = [fault.path for fault in others if "label domain" in fault.problem]  # with a suggestion
-    faults = [
-        each
-        for each in schema
-        if "label domain" not in each.problem or not any(path.startswith(each.path) for path in better)
-    ]
+    faults = [each for each in schema if not any(_says_more(other, each) for other in others)]
     reported = {fault.path for fault in faults}
     return [*faults, *(fault for fault in others if fault.path not in reported)]
 
 
+def _says_more(other: Fault, rule: Fault) -> bool:
+    """Whether another fault names the entry that breaks a rule of the schema about the mapping or list around it."""
+    same = any(words in other.problem and words in rule.problem for words in ("label domain", "entry in evictionSoft"))
+    return same and other.path.startswith(rule.path)
+
+
 def _unique(faults: list[Fault]) -> tuple[Fault, ...]:
-    """The faults without duplicates of the same path and problem, in order."""
+    """The faults in order, without duplicates. Of a value that has not the form of its field, no rule says more."""
     seen: dict[tuple[str, str], Fault] = {}
+    malformed = {fault.path for fault in faults if fault.problem == UNEXPECTED_FORM}
     for fault in faults:
-        seen.setdefault((fault.path, fault.problem), fault)
+        if fault.problem == UNEXPECTED_FORM or fault.path not in malformed:
+            seen.setdefault((fault.path, fault.problem), fault)
     return tuple(seen.values())
 
 

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from dovetail.manifest.schema_check import join
-from dovetail.model.annotated_fields import FIELD_BY_ANNOTATION, annotation_path
+from dovetail.model.annotated_fields import FIELD_BY_ANNOTATION, annotation_path, value_at
 from dovetail.model.budget import Budget
 from dovetail.model.kube_object import Fault
 from dovetail.model.labels import (
@@ -227,5 +227,5 @@ def _annotation_warnings(pool: NodePool) -> Iterator[Fault]:
 
 def old_spelling_warnings(document: Mapping[str, Any]) -> Iterator[Fault]:
     """Warnings about v1beta1 spellings in a v1 NodePool."""
-    if "kubelet" in document["spec"]["template"]["spec"]:
+    if value_at(document, "spec.template.spec.kubelet") is not None:
         yield Fault("spec.template.spec.kubelet", "is a v1beta1 field", None, "move these settings to the node class")

@@ -103,6 +103,10 @@ class Cluster(Protocol):
         """Request the deletion; finalizers and the grace period may delay it. Raises `NotFound`."""
         ...
 
+    async def server_version(self) -> str:
+        """Return the minor version of the API server, such as 1.33."""
+        ...
+
     async def evict(self, pod: Pod) -> None:
         """Evict through the eviction API, which honors PodDisruptionBudgets, with the pod's uid as precondition."""
         ...

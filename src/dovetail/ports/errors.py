@@ -82,6 +82,14 @@ class CloudError(WorldError):
     """The provider refused or could not be reached."""
 
 
+class CloudAccessFailed(CloudError):
+    """The cloud refuses the caller, or has not answered for long: an operator must act. `reason` is a condition's."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class InstanceNotFound(CloudError):
     """The instance does not exist or is gone."""
 

@@ -166,6 +166,10 @@ class GatedCluster:
         async with self._gate.guard("delete", kind, key):
             await self._cluster.delete(kind, key, deletion)
 
+    async def server_version(self) -> str:
+        """Read without a check."""
+        return await self._cluster.server_version()
+
     async def evict(self, pod: Pod) -> None:
         """Write if the gate is open."""
         async with self._gate.guard("evict", pod.key):

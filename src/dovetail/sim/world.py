@@ -79,6 +79,7 @@ class WorldOptions:
     watch_lifetime: DelayRange = (300.0, 600.0)
     history_limit: int = 10_000
     epoch: datetime = EPOCH
+    version: str = "1.33"
     keeps_log: bool = True  # long simulations turn it off to save memory
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
     volume_detach: DelayRange = (1.0, 4.0)
@@ -217,6 +218,11 @@ class World:
         await self.enter("delete", kind, key)
         self.api.delete(resource_of(kind), key, deletion)
         await self.leave("delete", kind, key)
+
+    async def server_version(self) -> str:
+        """The Kubernetes version that the world imitates."""
+        await self.enter("get", "Version", None)
+        return self.options.version
 
     async def evict(self, pod: Pod) -> None:
         """Evict a pod, if its PodDisruptionBudgets allow it."""

@@ -126,6 +126,8 @@ def build_providers(
     def aws() -> ProviderParts:
         if not settings.cluster_name:
             raise ProviderUnusable(f"{_FOR_AWS} the name of the EKS cluster; set --cluster-name (CLUSTER_NAME)")
+        if not settings.eks_control_plane:
+            _require_description(settings)
         return _build_aws(cluster, clock, settings, metrics or NoMetrics())
 
     def kwok_parts() -> ProviderParts:
@@ -133,6 +135,24 @@ def build_providers(
         return _parts(build_kwok(cluster, clock, settings), NodeClassWatch(), staged)
 
     return _build(settings, kwok_parts, aws)
+
+
+def _require_description(settings: Settings) -> None:
+    """Raise `ProviderUnusable` if a cluster without EKS is not described, or with something that only EKS has."""
+    missing = [
+        name
+        for name, value in (
+            ("the URL of the API server for nodes (--cluster-endpoint, CLUSTER_ENDPOINT)", settings.cluster_endpoint),
+            ("its CA bundle (--cluster-ca-bundle, CLUSTER_CA_BUNDLE)", settings.cluster_ca_bundle),
+        )
+        if not value
+    ]
+    if missing:
+        why = f"with EKS_CONTROL_PLANE=false, EKS is not asked for {' and '.join(missing)}"
+        raise ProviderUnusable(f"{why}; set it, or on EKS leave EKS_CONTROL_PLANE out")
+    if settings.enable_zonal_shift:
+        why = "zonal shifts are read by the ARN of the EKS cluster, and EKS_CONTROL_PLANE is false"
+        raise ProviderUnusable(f"{why}; leave ENABLE_ZONAL_SHIFT or EKS_CONTROL_PLANE out")
 
 
 def build_readers(cluster: Cluster, clock: Clock, settings: Settings, eks: EksContext) -> Providers:

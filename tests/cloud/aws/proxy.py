@@ -103,6 +103,10 @@ class Proxy:
 
         self.on(operation, rule)
 
+    def refuse_all(self, code: str) -> None:
+        """Fail every request, in the protocol of its service."""
+        self.on("*", lambda asked: error_reply(asked.service, code, f"{code}, says the proxy"))
+
     def heal(self) -> None:
         """Remove every rule."""
         self.rules.clear()
@@ -120,7 +124,7 @@ class Proxy:
 
     def answer(self, asked: Asked) -> Reply:
         """The response of the rules, the latest first; None passes the request on."""
-        for rule in self.rules.get(asked.operation, ()):
+        for rule in (*self.rules.get("*", ()), *self.rules.get(asked.operation, ())):
             reply = rule(asked)
             if reply is not None:
                 return reply
@@ -170,12 +174,18 @@ def ec2_reply(operation: str, body: str) -> web.Response:
 
 def denial(service: str, problems: list[str]) -> web.Response:
     """The response to a request that a policy does not allow, in the protocol of the service."""
+    code = {"ec2": "UnauthorizedOperation", "iam": "AccessDenied"}.get(service, "AccessDeniedException")
+    return error_reply(service, code, problems[0])
+
+
+def error_reply(service: str, code: str, message: str) -> web.Response:
+    """An error in the protocol of the service."""
     if service == "ec2":
-        return ec2_error("UnauthorizedOperation", 403)
+        return ec2_error(code, 403)
     if service == "iam":
-        said = "<Error><Code>AccessDenied</Code><Message>denied</Message></Error>"
+        said = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
         return web.Response(status=403, text=f"<ErrorResponse>{said}</ErrorResponse>", content_type="text/xml")
-    return json_reply({"__type": "AccessDeniedException", "message": problems[0]}, 400)
+    return json_reply({"__type": code, "message": message}, 400)
 
 
 def json_reply(body: Any, status: int = 200) -> web.Response:
@@ -219,7 +229,8 @@ async def denied(proxy: Proxy, session: aiohttp.ClientSession, asked: Asked) -> 
         async with session.post(proxy.upstream, data=urlencode(form), headers=headers) as answer:
             return dict(_TAG.findall(await answer.text())) or None
 
-    problems = await proxy.guard.check(asked.call, find_tags) if asked.caller != OWNER else []
+    unsigned = not asked.caller  # for example AssumeRoleWithWebIdentity
+    problems = [] if unsigned or asked.caller == OWNER else await proxy.guard.check(asked.call, find_tags)
     if not problems:
         proxy.guard.remember(asked.call)
     return problems

@@ -15,7 +15,7 @@ from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef
 from dovetail.ports.cluster import Patch
-from dovetail.ports.errors import NotFound
+from dovetail.ports.errors import CloudAccessFailed, NotFound
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 
@@ -153,7 +153,7 @@ def test_a_denied_request_is_shown_in_the_condition(live):
     async def story(account):
         await account.create(account.node_class())
         account.proxy.refuse("DescribeSecurityGroups", "UnauthorizedOperation", status=403)
-        with pytest.raises(AwsError):
+        with pytest.raises(CloudAccessFailed):
             await account.kept()
         assert said(await account.read(), "SecurityGroupsReady") == ("False", "UnauthorizedOperation")
 

@@ -47,10 +47,29 @@ def test_without_the_extra_the_error_has_the_remedy():
     [
         (Settings(provider="aws"), "--cluster-name (CLUSTER_NAME)"),
         (Settings(provider="aws", cluster_name="demo"), "set AWS_REGION"),
+        (
+            Settings(provider="aws", cluster_name="demo", eks_control_plane=False, cluster_ca_bundle="Y2E="),
+            "(--cluster-endpoint, CLUSTER_ENDPOINT); set it, or on EKS leave EKS_CONTROL_PLANE out",
+        ),
+        (
+            Settings(provider="aws", cluster_name="demo", eks_control_plane=False, cluster_endpoint="https://a"),
+            "its CA bundle (--cluster-ca-bundle, CLUSTER_CA_BUNDLE)",
+        ),
+        (
+            Settings(
+                provider="aws",
+                cluster_name="demo",
+                eks_control_plane=False,
+                cluster_endpoint="https://a",
+                cluster_ca_bundle="Y2E=",
+                enable_zonal_shift=True,
+            ),
+            "leave ENABLE_ZONAL_SHIFT or EKS_CONTROL_PLANE out",
+        ),
     ],
 )
 def test_what_is_missing_is_named_with_the_remedy(settings, remedy):
-    with pytest.raises(ProviderUnusable, match=r"EC2|AWS") as caught:
+    with pytest.raises(ProviderUnusable, match=r"EC2|AWS|EKS") as caught:
         build_providers(None, Hands(), settings)
     assert remedy in str(caught.value)
 

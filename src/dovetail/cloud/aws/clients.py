@@ -3,7 +3,8 @@
 `AwsClients` opens one client for each service and region on first use, counts requests by operation, and turns every
 SDK error into `AwsError`. Credentials, region and endpoints come only from the SDK's default chain: environment,
 profile, web identity, pod identity, instance metadata; `AWS_ENDPOINT_URL` replaces the endpoint. Retries are those of
-the SDK; the caller decides what a failure means.
+the SDK; the caller decides what a failure means. A client is opened only with credentials, and credentials of a file
+are read again after AWS has rejected them, so that requests succeed as soon as there are valid ones.
 
 `Batched` merges lookups of single keys into one request. A batch is sent when no new key arrived for `idle` seconds,
 when its first key has waited `longest` seconds, or when it has `most` keys. A key that is requested twice is sent once.
@@ -16,21 +17,26 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from aiobotocore.config import AioConfig  # type: ignore[import-untyped]  # aiobotocore has no type hints
 from aiobotocore.session import get_session  # type: ignore[import-untyped]  # see above
+from botocore.credentials import RefreshableCredentials  # type: ignore[import-untyped]  # see above
 from botocore.exceptions import (  # type: ignore[import-untyped]  # see above
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
+    PartialCredentialsError,
     ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]  # see above
 
@@ -46,6 +52,14 @@ THROTTLED = frozenset(
 UNAUTHORIZED = frozenset(
     {"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "AuthFailure", "UnrecognizedClientException"}
 )
+REJECTED_CREDENTIALS = frozenset(
+    {
+        *("AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidAccessKeyId"),
+        *("InvalidClientTokenId", "InvalidIdentityToken", "InvalidSignatureException", "RequestExpired"),
+        *("SignatureDoesNotMatch", "UnrecognizedClientException"),
+    }
+)
+"""Codes for credentials that are expired, unknown, or used with a wrong clock."""
 UNREACHABLE = "Unreachable"
 NO_CREDENTIALS = "NoCredentials"
 INVALID_PARAMETERS = "ParamValidation"
@@ -71,6 +85,17 @@ class AwsError(CloudError):
     def unauthorized(self) -> bool:
         """Whether the caller lacks the permission."""
         return self.code in UNAUTHORIZED
+
+    @property
+    def credentials_rejected(self) -> bool:
+        """Whether AWS did not accept the credentials."""
+        return self.code in REJECTED_CREDENTIALS
+
+    @property
+    def action(self) -> str:
+        """The request as IAM policies name it, for example ec2:DescribeSubnets."""
+        service, _, operation = self.operation.partition(".")
+        return f"{service}:{''.join(word[:1].upper() + word[1:] for word in operation.split('_'))}"
 
     @property
     def missing(self) -> bool:
@@ -106,20 +131,25 @@ class AwsClients:
     """
 
     def __init__(self, session: Any = None, region: str = "", profile: str = "") -> None:
-        self._session = session or get_session()
+        self._variables = {"region": region} if region else {}
         if profile and not any(map(os.environ.get, _OWN_CREDENTIALS)):
-            self._session.set_config_variable("profile", profile)
-        if region:
-            self._session.set_config_variable("region", region)
+            self._variables["profile"] = profile
+        self._session = self._configured(session or get_session())
         if not self.region and os.environ.get(
             "AWS_REGION"
         ):  # EKS sets this one in pods; the SDK reads AWS_DEFAULT_REGION only
-            self._session.set_config_variable("region", os.environ["AWS_REGION"])
+            self._variables["region"] = os.environ["AWS_REGION"]
+            self._configured(self._session)
         self._stack = AsyncExitStack()
         self._clients: dict[tuple[str, str], Any] = {}
         self._opening = asyncio.Lock()
         self.calls: Counter[str] = Counter()
         self.metrics: Metrics = NoMetrics()  # set before the first request
+
+    def _configured(self, session: Any) -> Any:
+        for name, value in self._variables.items():
+            session.set_config_variable(name, value)
+        return session
 
     @property
     def region(self) -> str:
@@ -131,7 +161,7 @@ class AwsClients:
 
     async def call(self, service: str, operation: str, /, *, region: str = "", **parameters: Any) -> Response:
         """Send one request. Raises `AwsError` if it fails."""
-        client = await self._client(service, region)
+        client = await self._client(service, region, operation)
         answer: Response = await self._send(f"{service}.{operation}", getattr(client, operation)(**parameters))
         return answer
 
@@ -139,7 +169,7 @@ class AwsClients:
         self, service: str, operation: str, /, *, region: str = "", **parameters: Any
     ) -> AsyncIterator[Response]:
         """Yield every page of a paginated operation, one request each."""
-        client = await self._client(service, region)
+        client = await self._client(service, region, operation)
         pages = aiter(client.get_paginator(operation).paginate(**parameters))
         while True:
             try:
@@ -156,20 +186,24 @@ class AwsClients:
         self._clients.clear()
         await self._stack.aclose()
 
-    async def _client(self, service: str, region: str) -> Any:
+    async def _client(self, service: str, region: str, operation: str) -> Any:
         async with self._opening:
             key = (service, region)
             if key not in self._clients:
-                self._clients[key] = await self._open(service, region)
+                try:
+                    self._clients[key] = await self._open(service, region)
+                except NoRegionError:
+                    raise RegionUnknown from None
+                except _SDK_ERRORS as error:
+                    raise _translated(f"{service}.{operation}", error) from error
             return self._clients[key]
 
     async def _open(self, service: str, region: str) -> Any:
         config = AioConfig(retries=_RETRIES, connect_timeout=5, read_timeout=60, user_agent_extra="dovetail")
-        try:
-            made = self._session.create_client(service, region_name=region or None, config=config)
-            client = await self._stack.enter_async_context(made)
-        except NoRegionError:
-            raise RegionUnknown from None
+        if await self._session.get_credentials() is None:
+            raise NoCredentialsError  # a client without credentials would not notice later ones
+        made = self._session.create_client(service, region_name=region or None, config=config)
+        client = await self._stack.enter_async_context(made)
         RequestMetrics(client, self.metrics)
         return client
 
@@ -180,18 +214,52 @@ class AwsClients:
             raise
         except ClientError as error:
             self.calls[operation] += 1 + _retries(error.response)
-            details = error.response.get("Error", {})
-            raise AwsError(operation, details.get("Code", "Unknown"), details.get("Message", "")) from error
-        except NoCredentialsError as error:
-            remedy = "set AWS_PROFILE, or give the pod an identity (pod identity, IRSA, instance role)"
-            raise AwsError(operation, NO_CREDENTIALS, remedy) from error
-        except ParamValidationError as error:
-            raise AwsError(operation, INVALID_PARAMETERS, str(error)) from error
-        except (BotoCoreError, HTTPClientError, ResponseParserError, OSError, TimeoutError) as error:
-            self.calls[operation] += 1
-            raise AwsError(operation, UNREACHABLE, str(error)) from error
+            refused = _refused(operation, error)
+            if refused.credentials_rejected:
+                await self._read_credentials_again()
+            raise refused from error
+        except _SDK_ERRORS as error:
+            failed = _translated(operation, error)
+            self.calls[operation] += failed.code == UNREACHABLE
+            raise failed from error
         self.calls[operation] += 1 + _retries(answer)
         return answer
+
+    async def _read_credentials_again(self) -> None:
+        """Use the credentials that are in the file now. The SDK itself renews only those that have an expiry."""
+        known = await self._session.get_credentials()
+        if known is None or isinstance(known, RefreshableCredentials):
+            return
+        session = self._configured(get_session())
+        with suppress(*_SDK_ERRORS):
+            found = await session.get_credentials()
+            if found is None or isinstance(found, RefreshableCredentials):
+                return
+            if await found.get_frozen_credentials() != await known.get_frozen_credentials():
+                self._session = session
+                self._clients.clear()  # requests in flight keep theirs; `aclose` closes all
+
+
+_NO_CREDENTIALS = (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, SSOError, TokenRetrievalError)
+_SDK_ERRORS = (BotoCoreError, HTTPClientError, ResponseParserError, OSError, TimeoutError)
+
+
+def _refused(operation: str, error: ClientError) -> AwsError:
+    """The error that AWS answered; requests for temporary credentials are the SDK's own."""
+    details = error.response.get("Error", {})
+    if error.operation_name.startswith("AssumeRole"):
+        operation = f"sts.{error.operation_name}"
+    return AwsError(operation, details.get("Code", "Unknown"), details.get("Message", ""))
+
+
+def _translated(operation: str, error: Exception) -> AwsError:
+    """The error of a request that the SDK did not send, or that was not answered."""
+    if isinstance(error, (*_NO_CREDENTIALS, FileNotFoundError, PermissionError)):
+        remedy = "set AWS_PROFILE, or give the pod an identity (pod identity, IRSA, instance role)"
+        said = "" if isinstance(error, NoCredentialsError) else f"{error}; "
+        return AwsError(operation, NO_CREDENTIALS, f"{said}{remedy}")
+    code = INVALID_PARAMETERS if isinstance(error, ParamValidationError) else UNREACHABLE
+    return AwsError(operation, code, str(error))
 
 
 def _retries(answer: Response) -> int:

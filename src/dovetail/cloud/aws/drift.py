@@ -14,7 +14,8 @@ from dovetail.cloud.aws.instances import Ec2Instance
 from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, OWN_CLASS_HASH
 from dovetail.cloud.aws.resolve.amis import image_for
 from dovetail.model.catalog import InstanceType
-from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.conditions import find
+from dovetail.model.ec2nodeclass import AMIS_READY, SECURITY_GROUPS_READY, SUBNETS_READY, EC2NodeClass
 from dovetail.model.labels import RESERVED
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.errors import CloudError
@@ -53,13 +54,16 @@ def static_drift(claim: NodeClaim, node_class: EC2NodeClass) -> str:
 def resolved_drift(node_class: EC2NodeClass, instance: Ec2Instance, types: Iterable[InstanceType]) -> str:
     """The drift reason if the class no longer selects the AMI, groups, subnet or reservation of the instance."""
     status = node_class.status
-    for field, found in (
-        ("AMIs", status.amis),
-        ("security groups", status.security_groups),
-        ("subnets", status.subnets),
+    for field, condition, found in (
+        ("AMIs", AMIS_READY, status.amis),
+        ("security groups", SECURITY_GROUPS_READY, status.security_groups),
+        ("subnets", SUBNETS_READY, status.subnets),
     ):
         if not found:
             raise DriftUnknown(f"EC2NodeClass {node_class.name!r} selects no {field} now")
+        ready = find(status.conditions, condition)
+        if ready is not None and ready.status == "False":  # the status has what was found before
+            raise DriftUnknown(f"EC2NodeClass {node_class.name!r}: {condition} is False: {ready.message}")
     if _image_drifted(node_class, instance, types):
         return AMI_DRIFT
     if instance.security_groups != {group.id for group in status.security_groups}:

@@ -1,6 +1,7 @@
-"""Reads the EKS cluster: its Kubernetes version, API server endpoint, service CIDR, and the zonal shifts in effect.
+"""Describes the cluster to nodes: its Kubernetes version, API server endpoint and service CIDR; and its zonal shifts.
 
-`EksCluster` caches the answer of DescribeCluster for 15 minutes. `ZonalShifts` returns the zones that an ARC zonal
+`EksCluster` caches the answer of DescribeCluster for 15 minutes. `SelfManagedCluster` never calls EKS: settings and API
+server describe the cluster (EKS_CONTROL_PLANE=false). `ZonalShifts` returns the zones that an ARC zonal
 shift moves traffic away from; no instance is launched in them until the shift ends. It sends requests only if zonal
 shift support is enabled, at most every 30 seconds, and keeps the last answer if a request fails. Existing nodes in a
 shifted zone stay: EKS moves traffic away from them, and they serve again when the shift ends.
@@ -12,8 +13,10 @@ from datetime import timedelta
 
 from dovetail.cloud.aws.clients import AwsClients, AwsError, TtlCache
 from dovetail.ports.clock import Clock
+from dovetail.ports.cluster import Cluster
 
 LIFETIME = timedelta(minutes=15)
+VERSION_LIFETIME = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,8 @@ class ClusterFacts:
 
 class EksCluster:
     """Describes the cluster, cached. A configured `endpoint` or `ca_bundle` replaces the one that EKS reports."""
+
+    knows_service_cidr = True
 
     def __init__(self, aws: AwsClients, clock: Clock, name: str, endpoint: str = "", ca_bundle: str = "") -> None:
         self._aws = aws
@@ -53,6 +58,27 @@ class EksCluster:
         )
 
 
+class SelfManagedCluster:
+    """A cluster without an EKS control plane. Its service CIDR is not known: no API of Kubernetes reports it."""
+
+    knows_service_cidr = False
+
+    def __init__(self, api: Cluster, clock: Clock, name: str, endpoint: str, ca_bundle: str) -> None:
+        self._api = api
+        self._endpoint = endpoint
+        self.ca_bundle = ca_bundle
+        self._cache: TtlCache[str, ClusterFacts] = TtlCache(clock, VERSION_LIFETIME)
+        self.name = name
+
+    async def facts(self) -> ClusterFacts:
+        """The facts; the version is at most five minutes old."""
+        return await self._cache.get(self.name, self._describe)
+
+    async def _describe(self) -> ClusterFacts:
+        version = await self._api.server_version()
+        return ClusterFacts(version, self._endpoint, self.ca_bundle, service_cidr="")
+
+
 log = logging.getLogger(__name__)
 SHIFT_LIFETIME = timedelta(seconds=30)
 NO_ZONES: frozenset[str] = frozenset()
@@ -61,7 +87,9 @@ NO_ZONES: frozenset[str] = frozenset()
 class ZonalShifts:
     """The zones, by name or id as AWS reports them, that a zonal shift moves traffic away from."""
 
-    def __init__(self, aws: AwsClients, clock: Clock, cluster: EksCluster, *, enabled: bool) -> None:
+    def __init__(
+        self, aws: AwsClients, clock: Clock, cluster: EksCluster | SelfManagedCluster, *, enabled: bool
+    ) -> None:
         self._aws = aws
         self._cluster = cluster
         self._enabled = enabled

@@ -1,8 +1,9 @@
 """Reconciles EC2NodeClasses: finalizer, hash annotations, status and conditions.
 
 One reconcile adds the finalizer, writes the hash, resolves every selector into the status, and runs the hooks over the
-NodeClaims of the class. If AWS denies a request, the condition of that step becomes False with the AWS error code. If
-AWS is unreachable or throttles, the condition keeps its last value and the reconcile is retried.
+NodeClaims of the class. If AWS refuses the controller (`access`), the condition of that step and Ready become False
+with the cause, and what was resolved before stays. If AWS throttles, or does not answer for less than five minutes, a
+condition that is True stays so. The reconcile is retried in all these cases, at least once a minute.
 
 A deleted class keeps its finalizer while NodeClaims refer to it. Then its instance profiles and launch templates are
 deleted, and the finalizer is removed.
@@ -14,13 +15,15 @@ from typing import Any
 
 import msgspec
 
-from dovetail.cloud.aws.clients import AwsError
-from dovetail.cloud.aws.eks_cluster import EksCluster, ZonalShifts
+from dovetail.cloud.aws.access import AccessProblem, Outages, access_problem
+from dovetail.cloud.aws.clients import UNREACHABLE, AwsError
+from dovetail.cloud.aws.eks_cluster import EksCluster, SelfManagedCluster, ZonalShifts
 from dovetail.cloud.aws.labels import CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
 from dovetail.cloud.aws.nodeclass_hash import HASH_ANNOTATIONS, HASH_VERSION, hash_annotations
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
 from dovetail.cloud.aws.resolve.conditions import (
+    SERVICE_CIDR_UNKNOWN,
     images_condition,
     instance_profile_condition,
     security_groups_condition,
@@ -30,7 +33,7 @@ from dovetail.cloud.aws.resolve.conditions import (
 from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
 from dovetail.cloud.aws.resolve.network import SecurityGroups, Subnets
 from dovetail.model import ec2nodeclass as model
-from dovetail.model.conditions import READY, ConditionList, ConditionVerdict, condition_document, find
+from dovetail.model.conditions import READY, ConditionList, ConditionVerdict, condition_document, find, is_true
 from dovetail.model.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM, Kind
 from dovetail.model.kube_object import Condition
@@ -38,6 +41,7 @@ from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import Kept
 from dovetail.ports.cluster import Cluster, Patch
+from dovetail.ports.errors import CloudAccessFailed, CloudError
 
 RECHECK_SECONDS = 60.0
 WAIT_SECONDS = 600.0
@@ -58,7 +62,7 @@ class Resolvers:
     images: Amis
     reservations: CapacityReservations
     profiles: InstanceProfiles
-    cluster: EksCluster
+    cluster: EksCluster | SelfManagedCluster
 
 
 class Ec2NodeClassReconciler:
@@ -68,6 +72,7 @@ class Ec2NodeClassReconciler:
         self._cluster = cluster
         self._clock = clock
         self._resolvers = resolvers
+        self._outages = Outages(clock)
         self.dry_run: DryRun | None = None
         self.shifts: ZonalShifts | None = None
         self.claim_hooks: list[ClaimHook] = []
@@ -92,21 +97,40 @@ class Ec2NodeClassReconciler:
 
     async def keep(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         """Reconcile one class. `claims` are the NodeClaims that refer to it."""
-        if node_class.deleting:
+        if not node_class.deleting:
+            return await self._reconcile(node_class, claims)
+        try:
             return await self._finalize(node_class, claims)
+        except AwsError as error:
+            raise self._explained(error, self._problem(node_class, error)) from error
+
+    async def _reconcile(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         node_class = await self._add_finalizer(node_class)
         node_class = await self._write_hash(node_class, claims)
-        status, error = await self._resolve(node_class, _profiles_in_use(claims))
+        found = await self._resolve(node_class, _profiles_in_use(claims))
+        status = found.status
         await self._write_status(node_class, status)
         for hook in self.claim_hooks:
             await hook(claims)
-        if error is not None:
-            raise error
+        if found.error is not None:
+            raise self._explained(found.error, found.problem) from found.error
+        self._outages.ended(node_class.name)
         shifted = await self.shifts.away_from() if self.shifts is not None else frozenset()
         zones = {
             each.zone: each.zone_id for each in status.subnets if not shifted.isdisjoint((each.zone, each.zone_id))
         }
         return Kept(RECHECK_SECONDS, shifted_zones=zones)
+
+    def _problem(self, node_class: EC2NodeClass, error: AwsError) -> AccessProblem | None:
+        """What an operator must change, if a retry will not do."""
+        if error.code == UNREACHABLE:
+            outage = self._outages.lasts(node_class.name)
+            if is_true(node_class.status.conditions, READY) and not outage:
+                return None
+        return access_problem(error)
+
+    def _explained(self, error: AwsError, problem: AccessProblem | None) -> CloudError:
+        return error if problem is None else CloudAccessFailed(problem.reason, problem.message)
 
     async def _finalize(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         if TERMINATION_FINALIZER not in node_class.metadata.finalizers:
@@ -145,11 +169,9 @@ class Ec2NodeClassReconciler:
         patch = Patch({"metadata": {"annotations": written}}, claim.metadata.resource_version)
         await self._cluster.patch(NODE_CLAIM, claim.key, patch)
 
-    async def _resolve(
-        self, node_class: EC2NodeClass, in_use: frozenset[str] | None
-    ) -> tuple[EC2NodeClassStatus, AwsError | None]:
-        """The status to write, and the first AWS error that kept it from being complete."""
-        found = _Resolution(node_class.status)
+    async def _resolve(self, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> "_Resolution":
+        """Resolve all selectors. The result has the new status, and the first AWS error if it is not complete."""
+        found = _Resolution(node_class.status, lambda error: self._problem(node_class, error))
         steps = (
             (model.AMIS_READY, self._images),
             (model.CAPACITY_RESERVATIONS_READY, self._reservations),
@@ -162,7 +184,10 @@ class Ec2NodeClassReconciler:
         if found.error is None:
             await found.record(model.VALIDATION_SUCCEEDED, self._validate(node_class, found))
         conditions = self._conditions(node_class, found.verdicts)
-        return msgspec.structs.replace(found.status, conditions=conditions), found.error
+        if found.problem is not None:
+            conditions = tuple(_with_cause(each, found.problem) for each in conditions)
+        found.status = msgspec.structs.replace(found.status, conditions=conditions)
+        return found
 
     async def _images(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], ConditionVerdict]:
         aliased = any(
@@ -195,6 +220,8 @@ class Ec2NodeClassReconciler:
     async def _validate(
         self, node_class: EC2NodeClass, found: "_Resolution"
     ) -> tuple[dict[str, Any], ConditionVerdict]:
+        if node_class.spec.family == "AL2023" and not self._resolvers.cluster.knows_service_cidr:
+            return {}, SERVICE_CIDR_UNKNOWN
         profile = node_class.spec.instance_profile
         exists = not profile or await self._resolvers.profiles.exists(profile)
         verdict = validation_condition(node_class.spec, found.verdicts, profile_exists=exists)
@@ -228,10 +255,12 @@ class Ec2NodeClassReconciler:
 class _Resolution:
     """Collects the results of the steps: the new status, a verdict for each condition, and the first AWS error."""
 
-    def __init__(self, status: EC2NodeClassStatus) -> None:
+    def __init__(self, status: EC2NodeClassStatus, find_problem: Callable[[AwsError], AccessProblem | None]) -> None:
         self.status = status
         self.verdicts: list[ConditionVerdict] = []
         self.error: AwsError | None = None
+        self.problem: AccessProblem | None = None
+        self._find_problem = find_problem
 
     async def record(self, condition: str, step: Awaitable[tuple[dict[str, Any], ConditionVerdict]]) -> None:
         """Await one step and record its result."""
@@ -239,11 +268,19 @@ class _Resolution:
             resolved, verdict = await step
         except AwsError as error:
             self.error = self.error or error
-            if error.unauthorized:  # retrying does not help until a policy changes, so the condition shows it
-                self.verdicts.append(ConditionVerdict(condition, "False", error.code, str(error)))
+            if (problem := self._find_problem(error)) is not None:
+                self.problem = self.problem or problem
+                self.verdicts.append(ConditionVerdict(condition, "False", problem.reason, problem.message))
             return
         self.status = msgspec.structs.replace(self.status, **resolved)
         self.verdicts.append(verdict)
+
+
+def _with_cause(condition: Condition, problem: AccessProblem) -> Condition:
+    """Ready with the cause: NodePools show it, too."""
+    if condition.type != READY or condition.status != "False":
+        return condition
+    return msgspec.structs.replace(condition, reason=problem.reason, message=problem.message)
 
 
 def _profiles_in_use(claims: Sequence[NodeClaim]) -> frozenset[str] | None:

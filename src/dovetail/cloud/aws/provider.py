@@ -22,7 +22,7 @@ from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog, keep_fresh
 from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, Prices, UnavailableOfferings
 from dovetail.cloud.aws.clients import AwsClients, Batched, BatchWindow
 from dovetail.cloud.aws.drift import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
-from dovetail.cloud.aws.eks_cluster import EksCluster, ZonalShifts
+from dovetail.cloud.aws.eks_cluster import EksCluster, SelfManagedCluster, ZonalShifts
 from dovetail.cloud.aws.instances import Instances, instance_id, with_capacity, without_capacity
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.launch.dry_run import LaunchDryRun, dry_run_options
@@ -83,7 +83,7 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsCli
     aws, unavailable = aws or AwsClients(), UnavailableOfferings(clock)
     prices = Prices(aws, clock, isolated=settings.isolated_vpc)
     margins = Margins(settings.vm_memory_overhead_percent, settings.reserved_enis)
-    resolvers = _build_resolvers(aws, clock, settings)
+    resolvers = _build_resolvers(aws, clock, settings, cluster)
     instances = Instances(aws, settings.cluster_name)
     templates = LaunchTemplates(aws, clock, settings.cluster_name)
     dependencies = LaunchDependencies(
@@ -120,14 +120,16 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsCli
     )
 
 
-def _build_resolvers(aws: AwsClients, clock: Clock, settings: Settings) -> Resolvers:
+def _build_resolvers(aws: AwsClients, clock: Clock, settings: Settings, api: Cluster) -> Resolvers:
+    described = (settings.cluster_name, settings.cluster_endpoint, settings.cluster_ca_bundle)
+    on_eks = settings.eks_control_plane
     return Resolvers(
         subnets=Subnets(aws, clock, settings.subnet_refresh_interval),
         groups=SecurityGroups(aws, clock),
         images=Amis(aws, clock, settings.ami_refresh_interval),
         reservations=CapacityReservations(aws, clock),
         profiles=InstanceProfiles(aws, clock, settings.cluster_name),
-        cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint, settings.cluster_ca_bundle),
+        cluster=EksCluster(aws, clock, *described) if on_eks else SelfManagedCluster(api, clock, *described),
     )
 
 

@@ -92,6 +92,10 @@ class FlakyConnection:
         """Request the deletion of an object."""
         await self._world.delete(kind, key, deletion)
 
+    async def server_version(self) -> str:
+        """The Kubernetes version."""
+        return await self._world.server_version()
+
     async def evict(self, pod: Pod) -> None:
         """Evict a pod if its PodDisruptionBudgets allow it."""
         await self._world.evict(pod)

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.cloud.aws.access import without_encoded_part
 from dovetail.cloud.aws.clients import NO_CREDENTIALS, UNREACHABLE, AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, LaunchOption
 from dovetail.cloud.aws.launch.launch_templates import image_of
@@ -32,7 +33,6 @@ from dovetail.ports.errors import InsufficientCapacity
 log = logging.getLogger(__name__)
 LIFETIME = timedelta(minutes=30)
 _DRY_RUN_SUCCEEDED = "DryRunOperation"
-_ENCODED = "Encoded authorization failure message"
 _ACTIONS = {
     "create_launch_template": "CreateLaunchTemplate",
     "create_fleet": "CreateFleet",
@@ -68,7 +68,7 @@ class LaunchDryRun:
         try:
             await self._succeeded.get(_key(node_class), lambda: self._run(node_class))
         except _Denied as denied:
-            action, reply = _ACTIONS[denied.step], denied.error.message.partition(_ENCODED)[0].strip()
+            action, reply = _ACTIONS[denied.step], without_encoded_part(denied.error.message)
             message = (
                 f"the controller lacks permission for ec2:{action}, or for an action it implies:"
                 f" {denied.error.code}: {reply}"

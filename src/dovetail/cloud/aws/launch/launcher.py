@@ -20,7 +20,7 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.offerings import UnavailableOfferings
 from dovetail.cloud.aws.clients import AwsClients, AwsError
-from dovetail.cloud.aws.eks_cluster import EksCluster
+from dovetail.cloud.aws.eks_cluster import EksCluster, SelfManagedCluster
 from dovetail.cloud.aws.instances import Ec2Instance, Instances
 from dovetail.cloud.aws.launch.fleet import (
     SHORTAGES,
@@ -107,7 +107,7 @@ class LaunchDependencies:
 
     aws: AwsClients
     clock: Clock
-    cluster: EksCluster
+    cluster: EksCluster | SelfManagedCluster
     subnets: Subnets
     instances: Instances
     templates: LaunchTemplates

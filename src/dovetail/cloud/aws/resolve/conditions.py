@@ -16,6 +16,13 @@ from dovetail.model.ec2nodeclass import (
     EC2NodeClassSpec,
 )
 
+SERVICE_CIDR_UNKNOWN = ConditionVerdict(
+    VALIDATION_SUCCEEDED,
+    "False",
+    "ClusterCIDRResolutionFailed",
+    "AL2023 nodes need the service CIDR of the cluster, which only EKS reports, and EKS_CONTROL_PLANE is false; on EKS"
+    " leave that setting out, elsewhere use another amiFamily",
+)
 _MAX_USER_DATA_BYTES = 16 * 1024
 _AL2_UNSUPPORTED_FROM = (1, 33)
 _WINDOWS2025_SUPPORTED_FROM = (1, 35)
