@@ -129,6 +129,7 @@ sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs
 audit: requirements/run.lock ## look up known vulnerabilities of the image's dependencies; needs the internet
 	@$(PYTHON) -m venv dist/tools
 	@dist/tools/bin/pip install --quiet pip-audit==2.10.1
+	@$(PYTHON) requirements/check_database.py dist/tools/bin/pip-audit
 	@dist/tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock
 
 clean: ## remove what make installed
