@@ -1,6 +1,7 @@
 # Two stages: what builds stays behind. The result runs as user 65532, and works on a read-only root file system: it writes
 # only below /var/lib/dovetail, where the charts mount a volume.
 # The tag names one release of Python. For a reproducible build, pass a digest: --build-arg PYTHON_IMAGE=python@sha256:...
+# `make sbom` writes what the build stage installs as CycloneDX, in dist/dovetail.cdx.json.
 ARG PYTHON_IMAGE=python:3.13.9-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build

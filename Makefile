@@ -130,6 +130,7 @@ audit: requirements/run.lock ## look up known vulnerabilities of the image's dep
 	@$(PYTHON) requirements/check_database.py
 	@$(PYTHON) -m venv dist/tools
 	@dist/tools/bin/pip install --quiet pip-audit==2.10.1
+	@$(PYTHON) requirements/check_database.py dist/tools/bin/pip-audit
 	@dist/tools/bin/pip-audit --strict --require-hashes --disable-pip -r requirements/run.lock
 
 clean: ## remove what make installed
