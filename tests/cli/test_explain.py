@@ -79,7 +79,7 @@ def test_a_nodepool_has_what_is_allowed_now_its_budgets_limits_and_conditions(ex
     text = {cells[0].strip(): [cell.strip() for cell in cells[1:] if cell.strip()] for cells in rows}
     assert text["Drift (Drifted)"] == ["0", "0", "13:10 UTC"]
     assert text["Emptiness (Empty)"] == ["1", "1", "never"]
-    assert text["Expiration (Expired)"] == ["-", "-", "hard at 720h: budgets do not apply"]
+    assert text["Expiration (Expired)"] == ["-", "-", "after 720h, regardless of budgets"]
     assert text["2 of 2"] == ["0", "0", "Drifted", "in force until 13:10 UTC", "10 9 * * * for 4h"]
     assert text["cpu"] == ["8", "64"]
     assert text["Ready"] == ["True"]
@@ -91,7 +91,7 @@ def test_documents_note_that_no_budget_applies_to_expiration(explain):
         next(each for each in json.loads(text)["allowed"] if each["reason"] == "Expired")
         for text in (explain("nodepool", "general", "-o", "json", pools=[pool]).stdout for pool in (hard, soft))
     ]
-    note = "hard at 720h: budgets do not apply"
+    note = "after 720h, regardless of budgets"
     assert rows[0] == {"reason": "Expired", "limit": None, "left": None, "changesAt": None, "note": note}
     assert rows[1] == {"reason": "Expired", "limit": 1, "left": 1, "changesAt": None, "note": None}
 

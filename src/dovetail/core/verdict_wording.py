@@ -60,15 +60,20 @@ def _command_words(verdict: NodeVerdict) -> str:
     number = verdict.replacements
     replaced = f"replaced by {number} node{'s' * (number != 1)}" if number else "deleted"
     together = f" together with {verdict.together - 1} more" if verdict.together > 1 else ""
-    return f"{verdict.reason}{_drifted(verdict)}, {replaced}{together}, {worth(verdict.saving_per_month)}"
+    saving = worth(verdict.saving_per_month, verdict.unpriced)
+    return f"{verdict.reason}{_drifted(verdict)}, {replaced}{together}, {saving}"
 
 
 def _drifted(verdict: NodeVerdict) -> str:
     return f" ({drift_words(verdict.drift)})" if verdict.drift is not None and verdict.method == "drift" else ""
 
 
-def worth(saving: float) -> str:
-    """A monthly saving: `saves $7.30 a month`, or `costs $7.30 a month more`."""
+def worth(saving: float, unpriced: int = 0) -> str:
+    """A monthly saving: `saves $7.30 a month`, or `costs $7.30 a month more`; not known without prices of nodes."""
+    if unpriced and saving <= 0:
+        return f"saving not known, because the price of {_nodes(unpriced)} is not known"
+    if unpriced:
+        return f"saves ${saving:,.2f} a month, not counting {_nodes(unpriced)} of unknown price"
     return f"saves ${saving:,.2f} a month" if saving >= 0 else f"costs ${-saving:,.2f} a month more"
 
 
@@ -127,12 +132,17 @@ def pod_line(verdict: PodVerdict, now: datetime) -> str:
     """The verdict on a pod in one line: where it runs and whether it can be evicted, or why it is pending."""
     if verdict.outcome is PodOutcome.RUNS:
         blocks = "; ".join(clause(each, now) for each in verdict.obstacles)
-        return f"Runs on node {verdict.node}: {blocks or 'it can be evicted now'}"
+        if verdict.static:
+            return f"Runs on node {verdict.node}: static pod, ends with the node and is not evicted"
+        free = "it can be evicted now" + ", and would not be recreated: it has no owner" * verdict.unowned
+        return f"Runs on node {verdict.node}: {blocks or free}"
     failure = verdict.refusal.scheduling if verdict.refusal is not None else None
     if failure is None:
         return f"{'Pending' if verdict.outcome in _PENDING else 'Not pending'}: {pod_waits(verdict)}"
     nodes = f"{nodes_words(failure)}; " if failure.nodes else ""
     reasons = {each.reason for each in failure.nodepools}
+    volumes = [each.expression for each in verdict.labels if each.of_volume]
+    nodes = f"{nodes}its volume requires {', '.join(volumes)}; " if volumes else nodes
     why = f": {next(iter(reasons))}" if len(reasons) == 1 else ""
     return f"Pending: {nodes}{f'no new node can take it{why}' if reasons else 'no NodePool can launch nodes now'}"
 
@@ -160,7 +170,8 @@ def mismatch_words(mismatch: LabelMismatch) -> str:
     """An expression that nodes do not match, with the values that they have."""
     number = f"{mismatch.nodes} node{'s' * (mismatch.nodes != 1)}"
     have = "has" if mismatch.nodes == 1 else "have"
-    return f"{mismatch.expression}: {number} {have} {', '.join(mismatch.found) or 'no such label'}"
+    required = f"{mismatch.expression}{' of its volume' * mismatch.of_volume}"
+    return f"{required}: {number} {have} {', '.join(mismatch.found) or 'no such label'}"
 
 
 _OUTCOMES = {
@@ -179,12 +190,13 @@ def pool_lines(verdict: PoolVerdict, now: datetime) -> list[str]:
         f"{number} {_OUTCOMES[outcome][number != 1]}{when if outcome is Outcome.CAN_LEAVE else ''}"
         for outcome, number in verdict.outcomes
     ]
+    paused = "".join(f"; {clause(each.obstacle, now)}" for each in verdict.paused)
     budgets = "; ".join(f"{clause(each.obstacle, now)} ({held_by(each)})" for each in verdict.budgets)
     drifted = "; ".join(drifted_words(each) for each in verdict.drifted)
     pods = "; ".join(f"{clause(each.obstacle, now)} ({held_by(each)})" for each in verdict.pods[:MOST_CLAUSES])
     more = f"; {len(verdict.pods) - MOST_CLAUSES} more" if len(verdict.pods) > MOST_CLAUSES else ""
     return [
-        f"{_nodes(total)}: {', '.join(parts)}" if total else "No nodes",
+        f"{_nodes(total)}: {', '.join(parts)}{paused}" if total else "No nodes",
         f"Held back by a budget: {budgets or 'none'}",
         f"Drifted: {drifted or 'none'}",
         f"Blocked by pods: {pods or 'none'}{more}",

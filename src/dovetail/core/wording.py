@@ -92,7 +92,7 @@ def _waiting(r: Refusal) -> str:
 
 def _never(r: Refusal) -> str:
     if r.until is not None:
-        return f"not expired: hard at {r.setting}, budgets do not apply"
+        return f"not expired: expires after {r.setting}, regardless of budgets"
     if r.nodepool:
         says = f"{r.setting} for" if r.setting else "no"
         return f"never expires: nodepool {r.nodepool} sets {says} expireAfter under disruption"
@@ -235,7 +235,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.UNKNOWN_DEVICES: "pod requests devices by resourceClaims, which Dovetail cannot simulate (Pod={r.pod})",
     _C.POD_DISRUPTION_BUDGET: _pdb,
     _C.UNPLANNED_POD: "pod {r.pod} was bound to it after the command was planned",
-    _C.EXPECTING: "pods that wait for a node will be scheduled to it",
+    _C.EXPECTING: "pending pods, or pods of nodes that are removed first, will be scheduled to it",
     _C.WAITING: _waiting,
     _C.NEVER: _never,
     _C.STATIC: "nodepool {r.nodepool} keeps a fixed number of nodes",
@@ -290,7 +290,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
 _IN_EXPLANATIONS: Final[Mapping[RefusalCode, Words]] = {_C.DO_NOT_DISRUPT_POD: _protecting_pod}
 _BEFORE_INSTANT: Final = {
     _C.WAITING: " until ",
-    _C.NEVER: " until ",
+    _C.NEVER: ", at ",
     _C.PAUSED: " until ",
     _C.BACKING_OFF: "; tried again at ",
 }

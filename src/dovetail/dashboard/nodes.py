@@ -97,6 +97,7 @@ def planned_in(plan: Mapping[str, Any]) -> Plain:
         "commands": len(plan["commands"]),
         "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
         "savingPerMonth": plan["savingPerMonth"],
+        "unpricedNodes": plan["unpricedNodes"],
         "at": plan["at"],
     }
 

@@ -64,6 +64,7 @@ class NodeVerdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     replacements: int = 0  # of the command that takes it
     together: int = 1  # nodes of that command
     saving_per_month: float = 0.0  # of that command, in dollars
+    unpriced: int = 0  # nodes of that command whose price is not known, and not in the saving
     drift: DriftCause | None = None
 
     @property
@@ -91,6 +92,7 @@ class PoolVerdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     outcomes: tuple[tuple[Outcome, int], ...]  # in the order of `Outcome`, without zeros
     next_at: datetime | None = None  # the first time at which one of them can leave
+    paused: tuple[HeldNodes, ...] = ()  # nodes whose disruption is paused
     budgets: tuple[HeldNodes, ...] = ()  # nodes that could leave but for a budget
     pods: tuple[HeldNodes, ...] = ()  # nodes whose pods may not be evicted
     drifted: tuple[DriftedNodes, ...] = ()
@@ -112,11 +114,12 @@ class PodOutcome(StrEnum):
 
 
 class LabelMismatch(msgspec.Struct, frozen=True, gc=False):
-    """An expression of the node selector or the required node affinity that nodes do not match."""
+    """An expression of the node selector, the required node affinity or a volume that nodes do not match."""
 
     expression: str
     nodes: int
     found: tuple[str, ...] = ()  # values of that label on these nodes
+    of_volume: bool = False
 
 
 class ResourceShortage(msgspec.Struct, frozen=True, gc=False):
@@ -134,6 +137,8 @@ class PodVerdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node: str = ""
     nodepool: str = ""  # of the node that is launched for it
     phase: str = ""  # of a pod that has ended
+    static: bool = False  # the mirror pod of a static pod, which is not evicted
+    unowned: bool = False  # no controller recreates it
     refusal: Refusal | None = None
     obstacles: tuple[ObstacleGroup, ...] = ()  # of its eviction
     labels: tuple[LabelMismatch, ...] = ()

@@ -172,7 +172,7 @@ def test_without_any_expiration_a_node_never_expires():
 def test_hard_expiration_is_explained_with_its_instant_and_without_budgets():
     hard = worker("a", age=20 * HOUR, claim={"spec": {"expireAfter": "24h"}})
     (obstacle,) = views(cluster(hard, pools=[budgets({"nodes": "0"})]))["expiration"].obstacles
-    assert wording.obstacle(obstacle) == "not expired: hard at 24h, budgets do not apply"
+    assert wording.obstacle(obstacle) == "not expired: expires after 24h, regardless of budgets"
     assert (obstacle.code, obstacle.until) == ("Never", NOON + 4 * HOUR)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from acceptance.fleet import ON_DEMAND, cluster, free, pdb, running, worker
+from acceptance.fleet import ON_DEMAND, cluster, free, owned, pdb, running, worker
 from builders import NOON, pod
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.explain.pod import explain_pod, find_pod
@@ -96,5 +96,5 @@ def test_a_pod_that_needs_nothing_more_says_so(pending, line):
 def test_a_running_pod_says_what_prevents_its_eviction():
     found = cluster(worker("a", running("x", "a")), pdbs=[pdb()])
     assert pod_line(verdict(found), NOON) == "Runs on node a: PDB default/web allows no eviction (pod default/x)"
-    free_to_go = cluster(worker("a", running("x", "a")))
+    free_to_go = cluster(worker("a", owned("x", "a", "ReplicaSet")))
     assert pod_line(verdict(free_to_go), NOON) == "Runs on node a: it can be evicted now"

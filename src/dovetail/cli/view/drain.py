@@ -83,11 +83,12 @@ def blocked_pods(view: DrainView) -> Iterator[str]:
 
 
 def _pods_table(view: DrainView) -> Any:
-    table = plain_table("TIER", "POD", "STATE", "SINCE", "LASTS", "WHY")
+    dated = any(each.since is not None for each in view.pods)
+    table = plain_table("TIER", "POD", "STATE", *(["SINCE"] if dated else []), "LASTS", "WHY")
     for each in view.pods:
         tier = "-" if each.state == PodState.LEFT_ALONE else f"{int(each.tier)} {each.tier}"
-        since = moment(each.since, view.at) if each.since is not None else ""
-        table.add_row(tier, str(each.pod.key), str(each.state), since, _lasting(each, view.at), each.why)
+        since = [moment(each.since, view.at) if each.since is not None else ""] if dated else []
+        table.add_row(tier, str(each.pod.key), str(each.state), *since, _lasting(each, view.at), each.why)
     return table
 
 

@@ -36,7 +36,7 @@ from dovetail.core.wording import message, obstacle
 from dovetail.model.duration import Duration
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.reason import VOLUNTARY, Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 def repair_document(repair: RepairView) -> dict[str, Any]:
@@ -153,13 +153,14 @@ def _draw_command(console: Console, view: MethodView) -> None:
     when = f"once {view.after} has nothing to do" if view.after else "in the next pass"
     console.print(f"  {when}: {command.decision} {counted(len(command.candidates), 'node')}", style="green", end="")
     replacements = f", {counted(len(command.replacements), 'replacement')}" if command.replacements else ""
-    console.print(f"{replacements}, {worth(command.saving * HOURS_PER_MONTH)}", style="green")
+    console.print(f"{replacements}, {worth(command.saving * HOURS_PER_MONTH, command.unpriced)}", style="green")
 
 
 def lifting(refusal: Refusal, now: datetime) -> tuple[str, str]:
     """Describe when an obstacle ends, with the color of that text."""
     if refusal.until is not None:
-        return f" until {moment(refusal.until, now)}", "yellow"
+        lead = ", at" if refusal.code is RefusalCode.NEVER else " until"
+        return f"{lead} {moment(refusal.until, now)}", "yellow"
     return (" (permanent: needs a manual change)", "red") if refusal.permanent else (" (may change)", "dim")
 
 
@@ -223,7 +224,7 @@ def _pool_text(console: Console, explained: PoolExplanation) -> None:
     console.print(f"NodePool {pool.name} at {stamp(explained.at)}", style="bold")
     kind = f"fixed at {counted(pool.spec.replicas or 0, 'node')}" if pool.static else pool.consolidation_policy
     console.print(
-        f"{kind}, {counted(counts.total, 'node')} ready, {counts.disrupting} disrupting or NotReady", style="dim"
+        f"{kind}, {counted(counts.total, 'initialized node')}, {counts.disrupting} disrupting or NotReady", style="dim"
     )
     if explained.unreadable:
         console.print(f"\nBlocked: {explained.unreadable}", style="red")
@@ -339,7 +340,7 @@ def _pod_text(console: Console, explained: PodExplanation) -> None:
     if explained.block is not None:
         lasting = "permanent: needs a manual change" if explained.block.permanent else "may change"
         console.print(f"Eviction would be refused: {message(explained.block)} ({lasting})", style="red")
-    elif explained.pod.active and explained.node is not None:
+    elif explained.pod.active and explained.node is not None and not explained.verdict.static:
         console.print("Eviction would be allowed now.", style="green")
     if explained.unreadable and explained.node is not None:
         console.print(explained.unreadable, style="red")

@@ -42,6 +42,7 @@ def plan_document(plan: PassPlan, snapshot: Snapshot) -> dict[str, Any]:
         "notes": [],  # what an option such as --at assumes
         "nodes": len(managed),
         "savingPerMonth": round(plan.saving * HOURS_PER_MONTH, 2),
+        "unpricedNodes": sum(command.unpriced for command in plan.commands),  # not in the saving
         "wakeupAt": stamp(plan.wakeup_at) if plan.wakeup_at is not None else None,
         "commands": [_command(command, plan) for command in plan.commands],
         "budgets": list(_budgets(plan, snapshot)),
@@ -101,6 +102,7 @@ def _command(command: Command, plan: PassPlan) -> dict[str, Any]:
         "nodes": [each.name for each in command.candidates],
         "podsMoved": command.pods,
         "savingPerMonth": round(command.saving * HOURS_PER_MONTH, 2),
+        "unpricedNodes": command.unpriced,
         "replacements": [
             {"nodepool": draft.pool_name, "instanceTypes": [choice.type.name for choice in draft.choices]}
             for draft in command.replacements
@@ -162,7 +164,7 @@ def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
     if document["commands"]:
         _print_commands(console, document["commands"])
         console.print()
-        verdict = worth(document["savingPerMonth"])
+        verdict = worth(document["savingPerMonth"], document["unpricedNodes"])
         console.print(f"{verdict[0].upper()}{verdict[1:]}.", style="bold green")
     elif not document["missingCatalogs"]:
         others = document.get("hidden", {}).get("commands", 0)
@@ -197,7 +199,7 @@ def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> 
     for each in commands:
         nodes, pods = counted(len(each["nodes"]), "node"), counted(each["podsMoved"], "pod")
         console.print(f"{each['decision']} {nodes}: {each['reason']} ({each['method']})", style="cyan")
-        console.print(f"  {worth(each['savingPerMonth'])}, {pods} moved")
+        console.print(f"  {worth(each['savingPerMonth'], each['unpricedNodes'])}, {pods} moved")
         console.print(f"  nodes: {', '.join(each['nodes'])}")
         console.print(
             f"  replaced by: {'; '.join(_replacement_text(one) for one in each['replacements']) or 'nothing'}"
@@ -213,7 +215,7 @@ def _commands_table(commands: Iterable[Mapping[str, Any]]) -> Table:
             each["reason"],
             "\n".join(each["nodes"]),
             str(each["podsMoved"]),
-            f"{each['savingPerMonth']:,.2f}",
+            "not known" if each["unpricedNodes"] else f"{each['savingPerMonth']:,.2f}",
             "\n".join(_replacement_text(one) for one in each["replacements"]) or "nothing",
             "\n".join(_budget_text(one) for one in each["budgetUsed"]),
         )

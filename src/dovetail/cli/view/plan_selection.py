@@ -52,7 +52,12 @@ def restrict(document: Document, plan: PassPlan, selection: PlanSelection) -> Do
         for each in document["commands"]
         if selection.shows([one["nodepool"] for one in each["budgetUsed"]], each["reason"])
     ]
-    restricted = {**document, "commands": shown, "savingPerMonth": round(sum(e["savingPerMonth"] for e in shown), 2)}
+    restricted = {
+        **document,
+        "commands": shown,
+        "savingPerMonth": round(sum(each["savingPerMonth"] for each in shown), 2),
+        "unpricedNodes": sum(each["unpricedNodes"] for each in shown),
+    }
     if selection.nodepools:
         for field in _BY_POOL:
             restricted[field] = [each for each in document[field] if each["nodepool"] in selection.nodepools]

@@ -52,6 +52,7 @@ def summary_document(summary: PlanSummary) -> dict[str, Any]:
             "byReason": dict(summary.leaving_by_reason),
             "replacements": summary.replacements,
             "podsMoved": summary.pods_moved,
+            "unpricedNodes": summary.unpriced_leaving,
         },
         "nodesAfter": summary.nodes - summary.leaving + summary.replacements,
         "costPerHourAfter": round(summary.cost - summary.saving, 4),
@@ -71,12 +72,14 @@ def blocked_document(blocked: BlockedNodes) -> dict[str, Any]:
         "until": stamp(blocked.last_until) if blocked.last_until is not None else None,
         "firstUntil": stamp(blocked.first_until) if blocked.first_until is not None else None,
         "permanent": blocked.permanent,
+        "leaveAt": stamp(blocked.leave_at) if blocked.leave_at is not None else None,
     }
 
 
 def _draw(console: Console, document: Mapping[str, Any]) -> None:
     cost, nodes = document["costPerHour"], counted(document["nodes"], "node")
-    console.print(f"{nodes} cost {dollars(cost)} an hour at {document['at']}", style="bold")
+    verb = "costs" if document["nodes"] == 1 else "cost"
+    console.print(f"{nodes} {verb} {dollars(cost)} an hour at {document['at']}", style="bold")
     if document["unpricedNodes"]:
         console.print(f"The prices of {counted(document['unpricedNodes'], 'node')} are unknown and not in these costs.")
     for note in document["notes"]:
@@ -110,7 +113,9 @@ def _draw_leaving(console: Console, document: Mapping[str, Any]) -> None:
     moved = f"{counted(leaving['podsMoved'], 'pod')} moved"
     console.print(f"The next pass removes {counted(leaving['nodes'], 'node')} ({reasons}), {instead}, {moved}.")
     after = f"{counted(document['nodesAfter'], 'node')} for {dollars(document['costPerHourAfter'])} an hour"
-    console.print(f"After it: {after}; {worth(document['savingPerMonth'])}.", style="bold green")
+    console.print(
+        f"After it: {after}; {worth(document['savingPerMonth'], leaving['unpricedNodes'])}.", style="bold green"
+    )
 
 
 def draw_blocked(console: Console, blocked: Sequence[Mapping[str, Any]], now: datetime) -> None:
@@ -134,9 +139,11 @@ def _lasting(blocked: Mapping[str, Any], now: datetime) -> str:
     first, last = (blocked[key] and datetime.fromisoformat(blocked[key]) for key in ("firstUntil", "until"))
     if last is None:
         return ""
+    leave = blocked["leaveAt"]
+    then = f", can leave from {moment(datetime.fromisoformat(leave), now)}" if leave else ""
     if first == last:
-        return f", until {moment(last, now)}"
-    return f", until {moment(first, now)} to {moment(last, now)}"
+        return f", until {moment(last, now)}{then}"
+    return f", until {moment(first, now)} to {moment(last, now)}{then}"
 
 
 def names(all_names: Sequence[str]) -> str:

@@ -146,9 +146,9 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
-def worth(saving: float) -> str:
+def worth(saving: float, unpriced: int = 0) -> str:
     """Format a monthly saving: `saves $7.30 a month`, or `costs $7.30 a month more`."""
-    return verdict_wording.worth(saving)
+    return verdict_wording.worth(saving, unpriced)
 
 
 def dollars(amount: float) -> str:

@@ -158,8 +158,8 @@ def _next(summary: Plain) -> Text:
         return Text(" Next pass: not known", style="yellow")
     if not planned["nodes"]:
         return Text(" Next pass: disrupts nothing", style="dim")
-    disrupted = f" Next pass: disrupts {counted(planned['nodes'], 'node')}, {worth(planned['savingPerMonth'])}"
-    return Text(disrupted, style="bold green")
+    saving = worth(planned["savingPerMonth"], planned.get("unpricedNodes", 0))
+    return Text(f" Next pass: disrupts {counted(planned['nodes'], 'node')}, {saving}", style="bold green")
 
 
 def _table(rows: Iterable[Plain], document: Plain, width: int, *, unicode: bool) -> Table:

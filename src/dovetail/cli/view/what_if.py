@@ -223,10 +223,19 @@ def _verdict(document: Mapping[str, Any]) -> str:
         costs = (
             f"{dollars(after['costPerHourAfter'])} an hour after it instead of {dollars(before['costPerHourAfter'])}"
         )
-        return f"The next pass removes {removed} instead of {before['leaving']['nodes']}; {costs}."
+        return f"The next pass removes {_instead(document)}; {costs}."
     kept = document["otherObstacle"]
     but = f", but what keeps {counted(len(kept), 'node')} does" if kept else ""
     return f"The plan at {document['at']} does not change{but}: the next pass removes {removed} in either case."
+
+
+def _instead(document: Mapping[str, Any]) -> str:
+    """What the changed plan removes, and what the other one does: numbers, or names where the numbers are equal."""
+    before, after = (document[side]["leaving"]["nodes"] for side in ("before", "after"))
+    if after != before:
+        return f"{counted(after, 'node')} instead of {before}"
+    now, changed = (names([each["node"] for each in document[key]]) for key in ("blocked", "unblocked"))
+    return f"{changed} instead of {now}" if changed else f"the same {counted(after, 'node')} in another way"
 
 
 def _end_states(ends: Mapping[str, Any]) -> str:

@@ -43,6 +43,11 @@ class Command:
         return sum(each.price for each in self.candidates) - sum(map(cheapest, self.replacements))
 
     @property
+    def unpriced(self) -> int:
+        """The number of candidates whose price is not known, and not in `saving`."""
+        return sum(not each.price for each in self.candidates)
+
+    @property
     def pods(self) -> int:
         """The number of pods to reschedule."""
         return sum(len(each.pods_to_reschedule) for each in self.candidates)

@@ -122,7 +122,7 @@ def expiration_without_budgets(pool: NodePool) -> str:
     if pool.soft_expiration and expiration_span(pool) is not None:
         return ""
     hard = pool.hard_expire_after
-    return "nodes never expire" if hard.never else f"hard at {hard}: budgets do not apply"
+    return "nodes never expire" if hard.never else f"after {hard}, regardless of budgets"
 
 
 def budgets_apply(pool: NodePool, reason: Reason) -> bool:

@@ -7,7 +7,7 @@ acts in a pass, so a node that another method would take is not blocked: it wait
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -69,6 +69,7 @@ class BlockedNodes:
     first_until: datetime | None  # when it ends for the first of these nodes, if that is known
     last_until: datetime | None  # when it ends for the last of them; None if it does not end by itself for some
     permanent: bool  # for all of them
+    leave_at: datetime | None = None  # when the first can leave, if that is later because of another obstacle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ class PlanSummary:
     replacements: int
     pods_moved: int
     saving: float
+    unpriced_leaving: int  # nodes that leave and whose price is not known, and not in the saving
     blocked: tuple[BlockedNodes, ...]
     drifted: tuple[DriftedNodes, ...]
 
@@ -109,21 +111,38 @@ def summarize(plan: PassPlan, snapshot: Snapshot, nodepools: Collection[str] = (
         replacements=sum(len(each.replacements) for each in commands),
         pods_moved=sum(each.pods for each in commands),
         saving=sum(each.saving for each in commands),
-        blocked=tuple(group_obstacles(obstacles_by_node(plan, names - taken))),
+        unpriced_leaving=sum(each.unpriced for each in commands),
+        blocked=tuple(_blocked(plan, names - taken)),
         drifted=find_drifted(nodes, snapshot),
     )
 
 
 def obstacles_by_node(plan: PassPlan, staying: Collection[str]) -> dict[str, Refusal]:
     """Why each of these nodes is not in a command of a thorough plan, by name."""
+    return _obstacles(plan, _verdicts(plan, staying))
+
+
+def _blocked(plan: PassPlan, staying: Collection[str]) -> Iterator[BlockedNodes]:
+    """The nodes by what keeps them, with the time the first can leave if another obstacle ends later."""
+    verdicts = _verdicts(plan, staying)
+    for each in group_obstacles(_obstacles(plan, verdicts)):
+        leave_at = min((at for name in each.nodes if (at := verdicts[name].at) is not None), default=None)
+        is_later = leave_at is not None and each.first_until is not None and leave_at > each.first_until
+        yield replace(each, leave_at=leave_at if is_later else None)
+
+
+def _verdicts(plan: PassPlan, staying: Collection[str]) -> dict[str, NodeVerdict]:
     assert plan.context is not None, "plan_pass records its context"
-    verdicts = find_verdicts(plan, [each for each in plan.context.snapshot.nodes if each.name in staying])
+    return find_verdicts(plan, [each for each in plan.context.snapshot.nodes if each.name in staying])
+
+
+def _obstacles(plan: PassPlan, verdicts: Mapping[str, NodeVerdict]) -> dict[str, Refusal]:
     later = {one.name: each for all_ in plan.commands_by_method.values() for each in all_ for one in each.candidates}
     return {
         name: Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=later[name].reason)
         if name in later
         else _first_obstacle(name, verdicts[name])
-        for name in sorted(staying)
+        for name in sorted(verdicts)
     }
 
 
@@ -132,7 +151,7 @@ def _first_obstacle(name: str, verdict: NodeVerdict) -> Refusal:
     refusals = [each.refusal for each in verdict.obstacles]
     if refusals:
         first = next((each for each in refusals if each.code is not RefusalCode.BUDGET), refusals[0])
-        return structs.replace(first, reason=first.reason or verdict.reason)
+        return structs.replace(first, reason=first.reason or verdict.reason, permanent=verdict.permanent)
     return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=verdict.reason)
 
 
@@ -179,6 +198,8 @@ def _what(refusal: Refusal) -> str:
     if refusal.budget is not None:
         allows = f"allows {refusal.budget.limit} for {refusal.reason}"
         return f"{refusal.budget.nodes!r} of NodePool {refusal.nodepool} {allows}"
+    if refusal.code is RefusalCode.BUDGET_UNREADABLE:
+        return f"of NodePool {refusal.nodepool}, which cannot be understood: {refusal.detail}"
     if refusal.code is RefusalCode.WAITING and refusal.reason is not None:
         return refusal.setting or _DELAYS[refusal.reason]
     return message(refusal)

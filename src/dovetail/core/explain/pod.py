@@ -4,15 +4,18 @@ A pending pod is explained in the order of kube-scheduler's filters, then by Nod
 resources are named with what the nodes have.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import structs
 
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.pdbs import find_block, matching, protection_refusal
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives
-from dovetail.core.scheduling.unschedulable import NODE_AFFINITY, insufficient
+from dovetail.core.scheduling.unschedulable import NODE_AFFINITY, VOLUME_AFFINITY, insufficient
+from dovetail.core.scheduling.volumes import volume_needs
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.do_not_disrupt import Protection, protection
 from dovetail.model.kube_object import Key
@@ -54,7 +57,13 @@ def explain_pod(pod: Pod, node: ClusterNode | None, context: PassContext) -> Pod
     if node is not None:
         held = protection_refusal(pod_ref(pod.key), pod, protected) if protected.active else None
         obstacles = tuple(ObstacleGroup(each, (pod.key,)) for each in (held, block) if each is not None)
-        verdict = PodVerdict(outcome=PodOutcome.RUNS, node=node.name, obstacles=obstacles)
+        verdict = PodVerdict(
+            outcome=PodOutcome.RUNS,
+            node=node.name,
+            static=pod.mirror,
+            unowned=not pod.metadata.owner_references,
+            obstacles=obstacles,
+        )
     else:
         verdict = _pending(pod, context)
     return PodExplanation(
@@ -100,15 +109,23 @@ def _planned(pod: Pod, context: PassContext) -> PodVerdict:
             return PodVerdict(
                 outcome=PodOutcome.UNSCHEDULABLE,
                 refusal=refusal,
-                labels=tuple(_mismatches(pod, context.snapshot)) if NODE_AFFINITY in failed else (),
+                labels=tuple(_mismatches(pod, context.snapshot, failed)),
                 resources=tuple(_shortages(pod, context.snapshot, failed)),
             )
     return PodVerdict(outcome=PodOutcome.NOT_CONSIDERED)
 
 
-def _mismatches(pod: Pod, snapshot: Snapshot) -> Iterator[LabelMismatch]:
+def _mismatches(pod: Pod, snapshot: Snapshot, failed: Collection[str]) -> Iterator[LabelMismatch]:
     """The expressions that nodes do not match, in the order written. Of several affinity terms, one is enough."""
-    expressions = dict.fromkeys(each for term in node_alternatives(pod.spec) for each in term.expressions)
+    if NODE_AFFINITY in failed:
+        yield from _unmatched(node_alternatives(pod.spec), snapshot)
+    if VOLUME_AFFINITY in failed:
+        of_volumes = volume_needs(pod.key, pod.spec, snapshot.storage).on_existing_nodes
+        yield from (structs.replace(each, of_volume=True) for each in _unmatched(of_volumes, snapshot))
+
+
+def _unmatched(alternatives: Iterable[Alternative], snapshot: Snapshot) -> Iterator[LabelMismatch]:
+    expressions = dict.fromkeys(each for term in alternatives for each in term.expressions)
     labels = [(node.labels, Requirements.from_labels(node.labels)) for node in snapshot.nodes]
     for expression in expressions:
         term = Alternative([expression])

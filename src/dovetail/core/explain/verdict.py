@@ -134,6 +134,7 @@ def _taken(view: MethodView) -> NodeVerdict:
         replacements=len(command.replacements),
         together=len(command.candidates),
         saving_per_month=command.saving * HOURS_PER_MONTH,
+        unpriced=command.unpriced,
     )
 
 

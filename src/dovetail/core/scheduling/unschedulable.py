@@ -26,6 +26,7 @@ from dovetail.model.taints import untolerated
 
 BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 NODE_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+VOLUME_AFFINITY = "node(s) had volume node affinity conflict"
 
 
 def insufficient(resource: str) -> str:
@@ -91,7 +92,7 @@ class UnschedulableExplanation:
         if shape.volumes.attachments and not self._placer.attachable(shape, row):
             return ["node(s) exceed max volume count"]
         if not existing_nodes.meeting(shape.volumes.on_existing_nodes)[row]:
-            return ["node(s) had volume node affinity conflict"]
+            return [VOLUME_AFFINITY]
         return [attempt.allowance.reason_on_row(row)]
 
     def _pools(self, attempt: Attempt) -> list[PoolFailure]:
