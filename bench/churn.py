@@ -125,9 +125,10 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=400, help="pods that run at any time (%(default)s)")
     parser.add_argument("--policy", default="WhenEmptyOrUnderutilized", help="consolidationPolicy (%(default)s)")
     parser.add_argument("--consolidate-after", default="0s", help="of the NodePool (%(default)s)")
+    parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
     options = parser.parse_args()
     changes = {"consolidateAfter": options.consolidate_after, "consolidationPolicy": options.policy}
-    options.pool = default_pool(**changes)
+    options.pool = default_pool(**changes, minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))
     show(rows)
     evictions, cost = mean(row["perDeparture"] for row in rows), mean(row["costOverFloor"] for row in rows)

@@ -142,8 +142,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes, one seed each (%(default)s)")
     parser.add_argument("--pods", type=int, default=1147, help="pods of the scale-out; 6029 takes long (%(default)s)")
     parser.add_argument("--burstable", action="store_true", help="with burstable types, and the bars for them")
+    parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
     options = parser.parse_args()
-    options.pool = default_pool(burstable=options.burstable)
+    options.pool = default_pool(burstable=options.burstable, minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))
     show(rows)
     found = {name: mean(row[name] for row in rows) for name in BARS}
