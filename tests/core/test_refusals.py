@@ -30,7 +30,7 @@ from dovetail.model.conditions import find
 from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import DRIFTED
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, SpentBudget, node_ref, pod_ref
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, SmallSaving, SpentBudget, node_ref, pod_ref
 from dovetail.settings import DecisionOptions
 from properties.test_planning import Story
 
@@ -51,6 +51,7 @@ def test_every_code_has_words(code):
         other=ObjectRef("nodeclaim", "b"),
         reason=Reason.DRIFTED,
         budget=BUDGET,
+        small_saving=SmallSaving(saving=0.1, required=0.2, evictions=2, min_savings="60%"),
         limits="cpu limit 4",
         command="c0ffee",
         setting="setting",

@@ -106,6 +106,7 @@ DELAYS = [
     ),
     *_each("grace period", lambda v: disrupted(consolidationGracePeriod=v), ["30m", "Never"]),
     *_each("grace period", lambda v: disrupted(consolidationGracePeriod=v), ["-30m", "never"], FORM),
+    *_each("minSavings", lambda v: disrupted(minSavings=v), ["60", "-10%", "12.5%", "10000%", ""], FORM),
     *_each("soft expireAfter", lambda v: disrupted(expireAfter=v), ["720h", "Never"]),
     *_each("soft expireAfter", lambda v: disrupted(expireAfter=v), ["30d", "x Never"], FORM),
     *_each("hard expireAfter", lambda v: pool(template={"expireAfter": v}), ["720h", "Never", "0s"]),

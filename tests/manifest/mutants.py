@@ -192,6 +192,7 @@ FULL = (
             "consolidationPolicy": "Balanced",
             "consolidateAfter": "30s",
             "consolidationGracePeriod": "5m",
+            "minSavings": "60%",
             "expireAfter": "336h",
             "budgets": [{"nodes": "1", "action": "Drift"}],
             "actionControls": {"Drift": {"disruptAfter": "1h", "budgets": [{"nodes": "1"}]}},

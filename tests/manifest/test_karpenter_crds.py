@@ -89,6 +89,7 @@ ADDITIONS = {
         "spec.disruption.actionControls",
         "spec.disruption.genericPerActionControls",
         "spec.disruption.consolidationGracePeriod",
+        "spec.disruption.minSavings",
         "spec.disruption.expireAfter",
         "spec.disruption.budgets[].action",
         "spec.template.spec.kubelet",

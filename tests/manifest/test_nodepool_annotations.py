@@ -16,6 +16,7 @@ from dovetail.model.reason import Reason
 from manifest.corpus import disrupted, pool
 
 GRACE = "dovetail.sh/consolidation-grace-period"
+SAVINGS = "dovetail.sh/min-savings"
 SOFT = "dovetail.sh/soft-expire-after"
 CONTROLS = "dovetail.sh/action-controls"
 BUDGETS = "dovetail.sh/budgets"
@@ -59,7 +60,7 @@ def test_every_annotation_has_the_effect_of_its_field():
 
 
 def test_the_example_of_every_field_is_the_value_of_an_annotation_that_the_field_lacks():
-    assert {field.annotation for field in ANNOTATED_FIELDS} == {GRACE, SOFT, CONTROLS, BUDGETS, REPAIR}
+    assert {field.annotation for field in ANNOTATED_FIELDS} == {GRACE, SAVINGS, SOFT, CONTROLS, BUDGETS, REPAIR}
 
 
 def test_an_annotation_causes_no_drift():
@@ -71,6 +72,7 @@ def test_an_annotation_causes_no_drift():
     ("name", "text", "problem"),
     [
         (REPAIR, "{", "cannot be read as spec.repair"),
+        (SAVINGS, "0.5", "is not a percentage such as 60%"),
         (REPAIR, "", "cannot be read as spec.repair"),
         (REPAIR, "true", "expected a JSON object"),
         (BUDGETS, "{}", "expected a JSON array"),
@@ -98,6 +100,7 @@ def test_all_annotations_that_cannot_be_read_are_reported_at_once():
     ("name", "text", "document"),
     [
         (GRACE, "120m", pool(disruption={"consolidationGracePeriod": "2h"})),
+        (SAVINGS, "060%", pool(disruption={"minSavings": "60%"})),
         (REPAIR, "{}", pool(repair={})),
         (REPAIR, '{"policies": []}', pool(repair={})),
         (CONTROLS, '{"All": {"disruptAfter": "1h"}}', disrupted(actionControls={"All": {"disruptAfter": "60m"}})),
@@ -113,6 +116,7 @@ def test_an_annotation_that_means_the_same_as_its_field_is_accepted(name, text, 
     ("name", "text", "document", "field"),
     [
         (GRACE, "1h", pool(disruption={"consolidationGracePeriod": "2h"}), "spec.disruption.consolidationGracePeriod"),
+        (SAVINGS, "50%", pool(disruption={"minSavings": "60%"}), "spec.disruption.minSavings"),
         (SOFT, "1h", pool(disruption={"expireAfter": "Never"}), "spec.disruption.expireAfter"),
         (REPAIR, "{}", pool(repair={"defaultTolerationDuration": "1h"}), "spec.repair"),
         (CONTROLS, "{}", pool(disruption={"genericPerActionControls": {"Drift": {}}}), "genericPerActionControls"),

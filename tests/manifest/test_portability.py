@@ -70,6 +70,7 @@ def test_what_karpenter_accepts_has_no_faults(document):
         (ec2_class(cpuOptions={"coreCount": 1}), "spec.cpuOptions.coreCount", "leave it out"),
         (disrupted(expireAfter="24h"), "spec.disruption.expireAfter", "spec.template.spec.expireAfter: 24h"),
         (disrupted(consolidationGracePeriod="1h"), "spec.disruption.consolidationGracePeriod", "leave it out"),
+        (disrupted(minSavings="60%"), "spec.disruption.minSavings", "leave it out"),
         (disrupted(actionControls={"Drift": {}}), "spec.disruption.actionControls", "leave it out"),
         (disrupted(genericPerActionControls={}), "spec.disruption.genericPerActionControls", "leave it out"),
         (disrupted(consolidationPolicy="WhenEmpty"), "spec.disruption.consolidateAfter", "write 0s"),

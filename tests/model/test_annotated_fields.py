@@ -21,6 +21,7 @@ REPAIR = {"defaultTolerationDuration": "15m"}
 CASES = {
     "spec.repair": {"repair": REPAIR},
     "spec.disruption.consolidationGracePeriod": {"disruption": {"consolidationGracePeriod": "2h"}},
+    "spec.disruption.minSavings": {"disruption": {"minSavings": "60%"}},
     "spec.disruption.expireAfter": {"disruption": {"expireAfter": "24h"}},
     "spec.disruption.actionControls": {"disruption": {"actionControls": {"Drift": {}}}},
     "spec.disruption.genericPerActionControls": {"disruption": {"genericPerActionControls": {"Drift": {}}}},

@@ -36,6 +36,7 @@ from dovetail.model.kube_object import Condition, LabelSelector, ObjectMeta
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
+from dovetail.model.percentage import Percentage
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.storage import CSINode, CSINodeAllocatable, CSINodeDriver, CSINodeSpec
 from dovetail.ports.cluster import WatchEvent
@@ -190,6 +191,7 @@ class Inputs:
             consolidation_grace_period=Delay.parse("30s") if self.rng.random() < 0.2 else None,
             budgets=(),
             expire_after=Delay.parse("2h") if self.rng.random() < 0.2 else None,
+            min_savings=Percentage(self.version % 3 * 30) if self.version % 2 else None,
         )
 
     def put(self, kind, value):

@@ -110,6 +110,8 @@ SLOW_NODES_OF_ONE_SIZE = {
     "metadata": {"annotations": {NODE_READY_DELAY: "200s"}},
 }
 
+GROWN_AND_SHRUNK = ((120.0, "scale", {"which": 0, "replicas": 10}), (200.0, "scale", {"which": 0, "replicas": 4}))
+
 BUDGETS = "budgets are never exceeded"
 DELAYS = "no node is marked too early"
 PROTECTED_PODS = "protected pods are never evicted"
@@ -119,6 +121,7 @@ UNDER_PODS = "no instance terminates under a running pod"
 STILL_HOLD = "commands that no longer hold are not carried out"
 LEAKS = "no instance and no NodeClaim leaks"
 MARKS = "no mark is left behind"
+COOL_DOWN = "consolidation leaves pods alone that just moved"
 QUIET_NODES = "consolidation moves pods to quiet nodes only"
 REPAIR = "repair follows its policy"
 
@@ -143,6 +146,7 @@ MUTATIONS = (
         DELAYS,
         written(SCALED_TO_ZERO, consolidationGracePeriod="8m"),
     ),
+    (bugs.the_cool_down_of_moved_pods_is_ignored, COOL_DOWN, written(*GROWN_AND_SHRUNK, minSavings="1%")),
     (
         bugs.nodes_of_commands_take_pods_that_tolerate_their_taint,
         QUIET_NODES,

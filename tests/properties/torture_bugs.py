@@ -186,6 +186,10 @@ def the_grace_period_of_consolidation_is_ignored(patch):
     patch.setattr(consolidation, "grace_wait", lambda *_: OVER)
 
 
+def the_cool_down_of_moved_pods_is_ignored(patch):
+    patch.setattr(consolidation, "cool_down", lambda *_: OVER)
+
+
 def destinations_inside_their_grace_period_are_used(patch):
     patch.setattr(pass_context.PassContext, "_recently_active_nodes", frozenset())
 

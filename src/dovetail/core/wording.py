@@ -154,6 +154,15 @@ def _cant_replace(r: Refusal) -> str:
     return f"{SPOT_TO_SPOT} {why}, got {r.count}"
 
 
+def _small_saving(r: Refusal) -> str:
+    assert r.small_saving is not None, "a saving that is too small is given"
+    small = r.small_saving
+    together = f" together with {r.count - 1} more" if r.count > 1 else ""
+    evictions = f"{small.evictions} eviction{'s' * (small.evictions != 1)}"
+    threshold = f"the threshold of ${small.required:.3f}/h (minSavings {small.min_savings} of nodepool {r.nodepool})"
+    return f"saves ${small.saving:.3f}/h{together} for {evictions}: below {threshold}"
+
+
 def _launch_backoff(r: Refusal) -> str:
     until = stamp(r.until) if r.until is not None else "later"
     times = f"{r.count} launch{'es' * (r.count > 1)} did not help"
@@ -251,6 +260,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.POLICY_WHEN_EMPTY: 'NodePool "{r.nodepool}" has consolidation policy WhenEmpty, but node is not empty',
     _C.INSTANCE_TYPE_UNKNOWN: "its instance type is not in the catalog",
     _C.LABEL_MISSING: 'Node does not have label "{r.setting}"',
+    _C.COOLING_DOWN: "a pod was bound to it a moment ago, and nodepool {r.nodepool} sets minSavings",
     _C.BUDGET: _budget,
     _C.BUDGET_UNREADABLE: (
         "nodepool {r.nodepool} has a budget that cannot be understood, so nothing is disrupted: {r.detail}"
@@ -259,6 +269,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.UNSCHEDULABLE: _unschedulable,
     _C.CANT_REPLACE: _cant_replace,
     _C.NOT_BALANCED: "saves too little for the disruption it causes",
+    _C.SAVES_TOO_LITTLE: _small_saving,
     _C.PREFERENCE: "pod {r.pod} has a preferred {r.detail} which prevents consolidation of node {r.object.name}",
     _C.DRAIN_WOULD_STALL: lambda r: (
         f"the drain would not end: pod {r.pod}, once evicted, cannot be scheduled before a drained node is gone, and "
@@ -290,6 +301,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
 _IN_EXPLANATIONS: Final[Mapping[RefusalCode, Words]] = {_C.DO_NOT_DISRUPT_POD: _protecting_pod}
 _BEFORE_INSTANT: Final = {
     _C.WAITING: " until ",
+    _C.COOLING_DOWN: ": left alone until ",
     _C.NEVER: ", at ",
     _C.PAUSED: " until ",
     _C.BACKING_OFF: "; tried again at ",

@@ -30,6 +30,7 @@ from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.nodepool import NodePool
+from dovetail.model.percentage import Percentage
 from dovetail.model.pod import Pod
 from dovetail.model.resources import Quantity
 
@@ -207,6 +208,8 @@ def decode_hook(type_: type, value: Any) -> Any:
         return Duration.parse(_text(value))
     if type_ is Delay:
         return Delay.parse(_text(value))
+    if type_ is Percentage:
+        return Percentage.parse(_text(value))
     if type_ is object:
         return value
     raise NotImplementedError(f"no decoder for {type_!r}")
@@ -214,7 +217,7 @@ def decode_hook(type_: type, value: Any) -> Any:
 
 def encode_hook(value: Any) -> Any:
     """Encode the custom types of the model."""
-    if isinstance(value, Quantity | Duration | Delay):
+    if isinstance(value, Quantity | Duration | Delay | Percentage):
         return str(value)
     raise NotImplementedError(f"no encoder for {type(value)!r}")
 

@@ -25,6 +25,7 @@ from dovetail.manifest.patterns import (
     LABEL_KEY,
     LABEL_VALUE,
     OPTIONAL_SUBDOMAIN,
+    PERCENTAGE,
     QUANTITY,
     SCHEDULE,
     TAINT_VALUE,
@@ -233,6 +234,11 @@ DISRUPTION: Mapping[str, Field] = {
         about="How long a node is not consolidated after a pod was added or removed. Absent or Never: off.",
         limits={**_DELAY, **_LONGEST_DURATION},
         rules=_RANGE,
+    ),
+    "min_savings": Field(
+        about="What consolidation must save to evict pods, in percent of what as many pods cost on average. It also"
+        " leaves pods alone for two minutes after they were bound. Absent or 0%: any saving is enough.",
+        limits=text(PERCENTAGE, 5),
     ),
     "expire_after": Field(
         about="Age at which a node is replaced, within budgets, do-not-disrupt and PodDisruptionBudgets.",

@@ -13,6 +13,7 @@ DELAY = rf"^(({_SPAN})+|Never)$"
 DURATION = rf"^({_SPAN})+$"
 WINDOW = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
 BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+PERCENTAGE = r"^[0-9]{1,4}%$"
 QUANTITY = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,2}))?$"
 PERCENT_OR_QUANTITY = rf"^(([0-9]{{1,2}}(\.[0-9]{{1,2}})?|100(\.0{{1,2}})?)%|({QUANTITY[1:-1]})?)$"
 INSTANT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|(\+|-)([01][0-9]|2[0-3]):[0-5][0-9])$"
@@ -81,6 +82,7 @@ IN_WORDS = {
     DURATION: "a duration in hours, minutes and seconds such as 30s, 1h30m or 720h (a day is 24h)",
     WINDOW: "hours and minutes such as 8h, 90m or 2h20m",
     BUDGET_NODES: "a count such as 5, or a percentage from 0% to 100%",
+    PERCENTAGE: "a percentage such as 60%",
     QUANTITY: "an amount such as 500m, 16 or 64Gi",
     PERCENT_OR_QUANTITY: "an amount such as 500Mi, or a percentage such as 5%",
     INSTANT: "an instant such as 2024-01-31T12:00:00Z",

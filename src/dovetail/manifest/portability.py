@@ -88,7 +88,7 @@ def _disruption_faults(disruption: Plain) -> Iterator[Fault]:
     if disruption.get("consolidationPolicy") == "WhenUnderutilized":
         fix = "WhenEmptyOrUnderutilized"
         yield Fault(f"{path}.consolidationPolicy", "is the v1beta1 spelling", "WhenUnderutilized", f"write {fix}", fix)
-    for name in ("consolidationGracePeriod", "actionControls", "genericPerActionControls"):
+    for name in ("consolidationGracePeriod", "minSavings", "actionControls", "genericPerActionControls"):
         if disruption.get(name) is not None:
             yield Fault(f"{path}.{name}", _DROPPED, None, "leave it out: Karpenter has nothing like it")
 

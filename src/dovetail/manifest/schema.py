@@ -36,6 +36,7 @@ from dovetail.manifest.status_fields import FIELDS, KWOK_VERSION, RULES
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
 from dovetail.model.kube_object import ObjectMeta
+from dovetail.model.percentage import Percentage
 from dovetail.model.resources import Quantity
 
 Schema = dict[str, Any]
@@ -186,7 +187,7 @@ def _scalar(type_: Type) -> Schema:
             return {"type": "string", "format": "date-time", "pattern": INSTANT}
         case CustomType(cls=cls) if cls is Quantity:
             return _int_or_string()
-        case CustomType(cls=cls) if cls in (Duration, Delay):
+        case CustomType(cls=cls) if cls in (Duration, Delay, Percentage):
             return {"type": "string"}
         case _:
             raise TypeError(f"no schema for {type_!r}")

@@ -48,6 +48,7 @@ class AnnotatedField:
 _CONTROLS = '{"Drift": {"disruptAfter": "24h", "budgets": [{"nodes": "5"}]}}'
 ANNOTATED_FIELDS = (
     AnnotatedField("spec.disruption.consolidationGracePeriod", "dovetail.sh/consolidation-grace-period", "2h"),
+    AnnotatedField("spec.disruption.minSavings", "dovetail.sh/min-savings", "60%"),
     AnnotatedField("spec.disruption.expireAfter", "dovetail.sh/soft-expire-after", "336h"),
     AnnotatedField("spec.disruption.actionControls", "dovetail.sh/action-controls", _CONTROLS),
     AnnotatedField(

@@ -20,6 +20,7 @@ from dovetail.model.budget import DEFAULT_BUDGETS, Budget, BudgetSpec, parse_bud
 from dovetail.model.cached import lazy
 from dovetail.model.duration import NEVER, Delay, Duration
 from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
+from dovetail.model.percentage import Percentage
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.reason import ACTIONS_BY_REASON, VOLUNTARY, Action, Reason
 from dovetail.model.requirements import Requirement, Requirements
@@ -123,6 +124,7 @@ class Disruption(ApiStruct, frozen=True, kw_only=True):
     consolidation_policy: str | None = None
     consolidate_after: Delay | None = None
     consolidation_grace_period: Delay | None = None
+    min_savings: Percentage | None = None
     expire_after: Delay | None = None
     budgets: tuple[BudgetSpec, ...] | None = None
     action_controls: Mapping[str, ActionControls] | None = None
@@ -222,6 +224,12 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         """The policy by its v1 name."""
         written = self.spec.disruption.consolidation_policy or "WhenEmptyOrUnderutilized"
         return POLICY_ALIASES.get(written, written)
+
+    @property
+    def min_savings(self) -> Percentage | None:
+        """What consolidation must save, in percent of what the evicted pods cost; None if it is not restrained."""
+        written = self.spec.disruption.min_savings
+        return written if written is not None and written.percent else None
 
     @property
     def action_controls(self) -> Mapping[str, ActionControls]:

@@ -53,6 +53,7 @@ class RefusalCode(StrEnum):
     POLICY_WHEN_EMPTY = "PolicyWhenEmpty"
     INSTANCE_TYPE_UNKNOWN = "InstanceTypeUnknown"
     LABEL_MISSING = "LabelMissing"
+    COOLING_DOWN = "CoolingDown"
     # Budgets.
     BUDGET = "Budget"
     BUDGET_UNREADABLE = "BudgetUnreadable"
@@ -61,6 +62,7 @@ class RefusalCode(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     CANT_REPLACE = "CantReplace"
     NOT_BALANCED = "NotBalanced"
+    SAVES_TOO_LITTLE = "SavesTooLittle"
     PREFERENCE = "Preference"
     DRAIN_WOULD_STALL = "DrainWouldStall"
     LAUNCH_BACKOFF = "LaunchBackoff"
@@ -136,6 +138,15 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     later: bool = False  # not in force yet, but at the time when all other refusals have ended
 
 
+class SmallSaving(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A saving that is not worth its evictions, in dollars an hour."""
+
+    saving: float
+    required: float
+    evictions: int
+    min_savings: str  # as it is written: "60%"
+
+
 class FailedConstraint(msgspec.Struct, frozen=True, gc=False):
     """A constraint of a pod in the words of kube-scheduler, and the number of nodes that fail it."""
 
@@ -175,6 +186,7 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     other: ObjectRef | None = None  # another node it depends on
     reason: Reason | None = None  # of the disruption that is refused
     budget: SpentBudget | None = None
+    small_saving: SmallSaving | None = None
     limits: str = ""  # the NodePool limits that block a new node, with their figures
     command: str = ""  # the id of a running command
     setting: str = ""  # the field, label, annotation or feature gate that decides

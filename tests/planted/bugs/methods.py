@@ -40,6 +40,58 @@ BUGS = (
         tests=("tests/acceptance/test_seed_consolidation_grace_period.py",),
     ),
     Bug(
+        id="min-savings-ignored",
+        says="Single-node consolidation takes moves that save less than minSavings requires.",
+        file="core/disruption/methods/single_node.py",
+        before="""\
+    refusal = savings_refusal((candidate,), saved, context)
+    if refusal is not None:
+        return refusal
+""",
+        after="",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
+        id="min-savings-ignored-for-sets",
+        says="Multi-node consolidation takes moves that save less than minSavings requires.",
+        file="core/disruption/methods/multi_node.py",
+        before="        return savings_refusal(candidates, command.saving, context) or command\n",
+        after="        return command\n",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
+        id="min-savings-not-validated",
+        says="A command that saves too little by the time of its validation starts all the same.",
+        file="core/disruption/validation.py",
+        before="    refusal = refusal or savings_refusal(candidates, found.saving, context)\n",
+        after="",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
+        id="evictions-weigh-the-same",
+        says="minSavings counts pods instead of weighing them by deletion cost and priority.",
+        file="core/disruption/restraint.py",
+        before="    return written.share * (candidate.cost - BASE_COST) * ",
+        after="    return written.share * len(candidate.pods_to_reschedule) * ",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
+        id="moved-pods-move-again",
+        says="Pods that were just bound are evicted by consolidation in NodePools with minSavings.",
+        file="core/disruption/delays.py",
+        before="    return OVER if latest is None else elapsed(latest, COOL_DOWN, now)\n",
+        after="    return OVER if latest is None else elapsed(latest, ZERO, now)\n",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
+        id="cool-down-is-not-awaited",
+        says="No pass is made when the cool-down of moved pods ends.",
+        file="core/disruption/pass_context.py",
+        before="    if cooled_at is not None:\n",
+        after="    if cooled_at is not None and node.claim is None:\n",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
         id="restless-nodes-take-pods",
         says="Consolidation moves pods to nodes inside their own consolidateAfter window.",
         file="core/disruption/pass_context.py",
@@ -83,7 +135,7 @@ BUGS = (
         id="first-move-taken",
         says="Single-node consolidation takes the first move, not the one that saves most.",
         file="core/disruption/methods/single_node.py",
-        before="    for move in sorted(moves, key=lambda move: -move.saving):\n",
+        before="    for move in sorted(moves, key=lambda move: -move.surplus):\n",
         after="    for move in list(moves):\n",
         tests=("tests/acceptance/test_single_node.py", "tests/acceptance/test_replacements.py"),
     ),

@@ -5,17 +5,22 @@ the NodeClaim's creation, `disruptAfter` of Drift from the `Drifted` condition. 
 action control both apply, the longer one wins. `Never` disables the action.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dovetail.core.lifecycle.pod_events import bound_at
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay
 from dovetail.model.instants import add
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
 from dovetail.model.reason import ACTIONS_BY_REASON, Reason
 
 ZERO = timedelta()
+COOL_DOWN = timedelta(minutes=2)
+"""How long consolidation leaves a pod alone after it was bound, in NodePools with minSavings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,15 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     if period is None or period.span is None:
         return OVER
     return elapsed(claim.pods_unchanged_since, period.span, now)
+
+
+def cool_down(pool: NodePool, pods: Iterable[Pod], now: datetime) -> DelayState:
+    """`COOL_DOWN` since the last of these pods was bound; over without minSavings."""
+    if pool.min_savings is None:
+        return OVER
+    bound = (bound_at(pod) for pod in pods if pod.reschedulable)
+    latest = max((at for at in bound if at is not None), default=None)
+    return OVER if latest is None else elapsed(latest, COOL_DOWN, now)
 
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:

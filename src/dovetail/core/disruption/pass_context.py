@@ -21,6 +21,7 @@ from dovetail.core.disruption.candidates import Candidate, CandidateCache, find_
 from dovetail.core.disruption.delays import (
     consolidation_wait,
     consolidation_window,
+    cool_down,
     drift_wait,
     emptiness_wait,
     expiration_wait,
@@ -84,6 +85,9 @@ def _node_edges(node: ClusterNode, claim: NodeClaim, pool: NodePool, now: dateti
         until = wait(pool, claim, now).until
         if until is not None:
             yield until
+    cooled_at = cool_down(pool, node.pods, now).until
+    if cooled_at is not None:
+        yield cooled_at
     for pod in node.pods:
         if pod.metadata.annotations:
             protected = protection(pod, now)
@@ -103,6 +107,8 @@ class PassContext:
     """Shared with earlier passes, which it is updated from."""
     consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
     """By node: why consolidation refuses it. Multi-node and single-node consolidation share the answer."""
+    eviction_prices: dict[str, float] = field(default_factory=dict)
+    """By NodePool: see `core.disruption.restraint`."""
     _counts: dict[str, NodeCounts] = field(default_factory=dict)
     _allowances: dict[tuple[str, Reason], BudgetAllowance] = field(default_factory=dict)
     _removal_simulations: dict[bool, RemovalSimulation] = field(default_factory=dict)

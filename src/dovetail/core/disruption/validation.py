@@ -37,6 +37,7 @@ from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, expecting
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
+from dovetail.core.disruption.restraint import savings_refusal
 from dovetail.core.failure import attempt
 from dovetail.core.pdbs import tolerates_disruption
 from dovetail.core.scheduling.removal import Bounds
@@ -116,9 +117,11 @@ def _simulate_again(command: Command, candidates: list[Candidate], context: Pass
     refusal = stall_refusal(candidates, context, len(command.replacements)) or replacement_refusal(
         candidates, command.replacements, bounds, context, consolidating=True
     )
+    found = Command(command.method, command.reason, tuple(candidates), command.replacements)
+    refusal = refusal or savings_refusal(candidates, found.saving, context)
     if refusal is not None:
         return Refusal(RefusalCode.SIMULATION_CHANGED, command.candidates[0].ref, cause=refusal)
-    return Command(command.method, command.reason, tuple(candidates), command.replacements)
+    return found
 
 
 def _invalid(command: Command, code: RefusalCode, why: str) -> Refusal:

@@ -42,6 +42,7 @@ _KINDS = {
     RefusalCode.BUDGET: ObstacleKind.BUDGET,
     RefusalCode.BUDGET_UNREADABLE: ObstacleKind.BUDGET,
     RefusalCode.WAITING: ObstacleKind.DELAY,
+    RefusalCode.COOLING_DOWN: ObstacleKind.DELAY,
     RefusalCode.BACKING_OFF: ObstacleKind.DELAY,
     RefusalCode.LAUNCH_BACKOFF: ObstacleKind.DELAY,
     RefusalCode.ANOTHER_FIRST: ObstacleKind.LATER,
@@ -200,6 +201,8 @@ def _what(refusal: Refusal) -> str:
         return f"{refusal.budget.nodes!r} of NodePool {refusal.nodepool} {allows}"
     if refusal.code is RefusalCode.BUDGET_UNREADABLE:
         return f"of NodePool {refusal.nodepool}, which cannot be understood: {refusal.detail}"
+    if refusal.code is RefusalCode.COOLING_DOWN:
+        return f"minSavings of NodePool {refusal.nodepool}"
     if refusal.code is RefusalCode.WAITING and refusal.reason is not None:
         return refusal.setting or _DELAYS[refusal.reason]
     return message(refusal)

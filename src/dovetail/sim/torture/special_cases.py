@@ -1,6 +1,7 @@
 """Draws rare settings and events, so that every invariant is exercised by some trials.
 
-NodePools: delays of minutes, `actionControls`, budgets with a schedule, repair policies, a protected template.
+NodePools: `minSavings`, delays of minutes, `actionControls`, budgets with a schedule, repair policies, a protected
+template.
 Workloads: critical pods, unreadable do-not-disrupt values, a volume that detaches slowly, a critical DaemonSet.
 Events: changes of disruption settings, several unhealthy nodes at once, a pause of all NodePools by the ConfigMap. Some
 trials also run a replica in dry run. Each group has a separate random generator, so it changes no other piece.
@@ -48,6 +49,8 @@ def add_rare_pool_settings(seed: int, number: int, spec: Plain) -> None:
         disruption["budgets"] = [*disruption["budgets"], CLOSED_WINDOW]
     if rng.random() < 0.2:
         spec["repair"] = rng.choice(REPAIR)
+    if _rng(seed, f"restraint/{number}").random() < 0.4:
+        disruption["minSavings"] = "10%"
     if rng.random() < 0.04:
         metadata = spec["template"]["metadata"]
         metadata["annotations"] = {**metadata.get("annotations", {}), DO_NOT_DISRUPT: "true"}

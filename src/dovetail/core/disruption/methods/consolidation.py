@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate, price_ceiling
-from dovetail.core.disruption.delays import consolidation_wait, grace_wait
+from dovetail.core.disruption.delays import consolidation_wait, cool_down, grace_wait
 from dovetail.core.disruption.methods.base import waiting
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.draft import Draft
@@ -70,6 +70,9 @@ def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterat
     grace = settling(candidate, context)
     if grace is not None:
         yield grace
+    cooling = cool_down(pool, candidate.pods_to_reschedule, context.snapshot.at)
+    if not cooling.over:
+        yield Refusal(RefusalCode.COOLING_DOWN, about, cooling.until, nodepool=pool.name)
 
 
 def cant_replace(candidate: Candidate, *, setting: str = "", count: int = 0) -> Refusal:

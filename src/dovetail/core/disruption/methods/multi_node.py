@@ -6,6 +6,8 @@ longest prefix that works, with O(log n) simulations of up to `MOST_AT_ONCE` nod
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from dovetail.core.disruption.balanced_policy import approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive_first, price_ceiling
 from dovetail.core.disruption.command import Command
@@ -18,6 +20,7 @@ from dovetail.core.disruption.methods.consolidation import (
 )
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
+from dovetail.core.disruption.restraint import savings_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode
@@ -48,30 +51,33 @@ class MultiNode:
         ordered = least_disruptive_first(candidates)
         refusals = {each.name: budget_tracker.take(each) for each in ordered}
         allowed = [each for each in ordered if refusals[each.name] is None]
-        command = self._longest(allowed[:MOST_AT_ONCE], context)
+        command, too_small = self._longest(allowed[:MOST_AT_ONCE], context)
         chosen = {each.name for each in command.candidates} if command is not None else set()
         for position, each in enumerate(allowed):
             not_tried = position >= MOST_AT_ONCE
             code = RefusalCode.NEXT_PASS if not_tried else RefusalCode.NO_SET
             refusals[each.name] = Refusal(code, each.ref, count=MOST_AT_ONCE if not_tried else 0)
+            if command is None and too_small is not None and position < too_small.count:
+                refusals[each.name] = msgspec.structs.replace(too_small, object=each.ref)
         others = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
         return Proposal((command,) if command is not None else (), others)
 
-    def _longest(self, allowed: Sequence[Candidate], context: PassContext) -> Command | None:
-        """The command for the longest prefix that works, by binary search."""
+    def _longest(self, allowed: Sequence[Candidate], context: PassContext) -> tuple[Command | None, Refusal | None]:
+        """The command for the longest prefix that works, by binary search; the refusal of one that saves too little."""
         best: Command | None = None
+        too_small: Refusal | None = None
         low, high = 2, len(allowed)
         while low <= high:
             middle = (low + high) // 2
             command = self._try_together(allowed[:middle], context)
-            if command is not None:
+            if isinstance(command, Command):
                 best, low = command, middle + 1
             else:
-                high = middle - 1
-        return best
+                too_small, high = command or too_small, middle - 1
+        return best, too_small
 
-    def _try_together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | None:
-        """The command for exactly these candidates, or None if they cannot be removed together."""
+    def _try_together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | Refusal | None:
+        """The command for exactly these candidates, why it saves too little, or None if they cannot go together."""
         removal_simulation = context.removal_simulation(consolidating=True)
         ceiling = price_ceiling(candidates)
         bounds = Bounds(below=ceiling, max_drafts=int(ceiling > 0))
@@ -89,4 +95,6 @@ class MultiNode:
         if replacement_refusal(candidates, replacements, bounds, context, consolidating=True) is not None:
             return None
         command = Command(self.name, self.reason, tuple(candidates), tuple(replacements))
-        return command if approves(command, context) else None
+        if not approves(command, context):
+            return None
+        return savings_refusal(candidates, command.saving, context) or command

@@ -1,7 +1,8 @@
 """Single-node consolidation: deletes one node, or replaces it by a cheaper one.
 
-Every candidate is simulated, and the move with the largest saving is taken, not the first that works. The drain and the
-launch of the replacement are checked for the best moves only, because these checks are expensive.
+Every candidate is simulated, and the move with the largest saving is taken, not the first that works. What minSavings
+requires for its evictions is subtracted from the saving before moves are compared. The drain and the launch of the
+replacement are checked for the best moves only, because these checks are expensive.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from dovetail.core.disruption.methods.consolidation import (
 )
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
+from dovetail.core.disruption.restraint import required_saving, savings_refusal
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds, Removal
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
@@ -63,16 +65,16 @@ class SingleNode:
 
 
 class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A node that can be removed, its replacement before `narrow_to_cheaper`, and the saving in dollars an hour."""
+    """A node that can be removed, its replacement before `narrow_to_cheaper`, and what it saves, in dollars an hour."""
 
     candidate: Candidate
     draft: Draft | None
-    saving: float
+    surplus: float  # the saving less what minSavings requires
 
 
 def _best(moves: list[Move], refusals: list[Refusal], context: PassContext) -> Move | None:
     """The move that saves most of those that can start now. Moves that cannot are taken from `moves` and refused."""
-    for move in sorted(moves, key=lambda move: -move.saving):
+    for move in sorted(moves, key=lambda move: -move.surplus):
         refusal = _start_refusal(move, context)
         if refusal is None:
             return move
@@ -95,7 +97,10 @@ def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: 
     saved = _removal_saving(candidate, removal, context)
     if isinstance(saved, Refusal):
         return saved
-    move = Move(candidate, removal.draft, saved)
+    refusal = savings_refusal((candidate,), saved, context)
+    if refusal is not None:
+        return refusal
+    move = Move(candidate, removal.draft, saved - required_saving((candidate,), context))
     if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
         return Refusal(RefusalCode.NOT_BALANCED, candidate.ref)
     return move

@@ -9,6 +9,7 @@ from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.budgets import BudgetsHold
 from dovetail.sim.torture.invariants.commands import CommandsStillHold
 from dovetail.sim.torture.invariants.consolidation import ConsolidationSaves, DestinationsAreQuiet
+from dovetail.sim.torture.invariants.cool_down import MovedPodsCoolDown
 from dovetail.sim.torture.invariants.deletions import (
     CommandsAreNotRepeated,
     DeletionsHaveACause,
@@ -38,6 +39,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     BudgetsHold,
     DelaysAreKept,
     DestinationsAreQuiet,
+    MovedPodsCoolDown,
     ProtectedPodsStay,
     PausedPoolsAreLeftAlone,
     DryRunsWriteNothing,

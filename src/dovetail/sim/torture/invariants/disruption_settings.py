@@ -199,6 +199,11 @@ def consolidation_window(pool: Plain) -> float:
     return max((each for each in (quiet, grace) if each != NEVER), default=0.0)
 
 
+def is_restrained(pool: Plain) -> bool:
+    """Whether consolidation must save a minimum for its evictions."""
+    return str(disruption_of(pool).get("minSavings") or "0%").strip("0") != "%"
+
+
 def only_when_empty(pool: Plain) -> bool:
     """Whether the pool consolidates empty nodes only."""
     return disruption_of(pool).get("consolidationPolicy") == "WhenEmpty"
