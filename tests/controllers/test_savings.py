@@ -32,7 +32,7 @@ def at(minutes):
 
 
 def node(name):
-    return LedgerNode(nodeclaim=name, nodepool="web", price=0.5, expires_at=NOON + timedelta(days=2))
+    return LedgerNode(nodeclaim=name, nodepool="web", price=0.5, expires_at=NOON + timedelta(days=2), peers=3)
 
 
 claims = st.sampled_from(["a", "b", "c"])
@@ -59,7 +59,7 @@ def play(ledger, story):
                     id=identity,
                     at=now,
                     act=ACTS[identity[0]],
-                    reason="Empty",
+                    reason="Interrupted" if identity[0] == "r" else "Empty",
                     why="",
                     nodes=tuple(map(node, names)),
                     cost_after=0.25,

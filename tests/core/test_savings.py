@@ -1,11 +1,9 @@
-"""Savings against a cluster that is lived twice, with and without disruption, and the rules one by one."""
+"""The rules of the savings model, one by one. Against a second cluster: test_savings_counterfactual."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dovetail.core.savings import (
     DISRUPT,
@@ -19,7 +17,6 @@ from dovetail.core.savings import (
     ROLLED_BACK,
     DecisionCost,
     reckon_savings,
-    saved_dollars,
 )
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerNode
 
@@ -29,159 +26,6 @@ HOUR = timedelta(hours=1)
 
 def hours(number):
     return START + number * HOUR
-
-
-# -- a cluster that is lived twice
-#
-# Capacity and demand are whole units, a unit costs one dollar an hour, and pods are divisible. Every hour nodes expire,
-# missing capacity is launched, and then, only if there is disruption, nodes are removed or replaced. The cluster knows
-# nothing of the code under test: its decisions are its diary, and both bills are added up hour by hour.
-
-
-@dataclass
-class ToyNode:
-    name: str
-    size: int
-    expires: int
-    used: float | None = None
-    billed_until: int = 10**9  # a draining node runs no pods and is billed until then
-
-
-@dataclass
-class ToyCluster:
-    lifetime: int
-    drain: int = 0
-    smallest: int = 1  # once nodes were disrupted, launched nodes have a multiple of this many units
-    nodes: list = field(default_factory=list)
-    diary: list = field(default_factory=list)
-    bill: list = field(default_factory=list)
-    made: int = 0
-    demand: int = 0
-
-    def launch(self, now, size):
-        self.made += 1
-        node = ToyNode(f"n{self.made}", size, now + self.lifetime)
-        self.nodes.append(node)
-        return node
-
-    @property
-    def usable(self):
-        return [node for node in self.nodes if node.billed_until == 10**9]
-
-    def live(self, now, demand, disrupt=None):
-        self.nodes = [node for node in self.nodes if node.billed_until > now]
-        for node in [node for node in self.usable if node.expires <= now]:
-            self.nodes.remove(node)
-            self.diary.append(DecisionCost(id=f"e{node.name}", at=hours(now), act="remove", removed=(seen(node),)))
-        for needed in (self.demand, demand):  # an expired node is replaced before the demand changes
-            missing = needed - sum(node.size for node in self.usable)
-            if missing > 0:
-                unit = self.smallest if any(each.act == "disrupt" for each in self.diary) else 1
-                made = self.launch(now, -(-missing // unit) * unit)
-                made.used = missing / made.size
-                launch = DecisionCost(id=f"l{made.name}", at=hours(now), act="launch", outcome="done")
-                self.diary.append(replace(launch, launched=(seen(made),)))
-        self.demand = demand
-        if disrupt is not None:
-            disrupt(self, now, demand)
-        self.nodes = [node for node in self.nodes if node.billed_until > now]
-        self.bill.append(sum(node.size for node in self.nodes))
-
-    def replace(self, now, node, size):
-        """A command: the node drains, and a node of another size, or none, takes its place."""
-        node.billed_until = now + self.drain
-        made = (self.launch(now, size),) if size else ()
-        gone = LedgerNode(
-            nodeclaim=node.name, price=node.size, expires_at=hours(node.expires), gone_at=hours(node.billed_until)
-        )
-        self.diary.append(
-            DecisionCost(
-                id=f"c{self.made}-{node.name}",
-                at=hours(now),
-                act="disrupt",
-                outcome="done",
-                ended_at=hours(now),
-                removed=(gone,),
-                launched=tuple(map(seen, made)),
-                planned=size,
-            )
-        )
-
-
-def seen(node):
-    return LedgerNode(nodeclaim=node.name, price=node.size, used=node.used)
-
-
-def shrink(cluster, now, demand, order):
-    """Remove all idle capacity: whole nodes, then part of one."""
-    nodes = cluster.usable
-    for node in nodes[order % max(1, len(nodes)) :] + nodes[: order % max(1, len(nodes))]:
-        idle = sum(each.size for each in cluster.usable) - demand
-        if idle > 0:
-            cluster.replace(now, node, max(0, node.size - idle))
-
-
-def lived_twice(demands, moves, *, lifetime, drain=0, eager=False, old=(), smallest=1):
-    """The diary and the bill with disruption, and the bill without. `old` nodes, by size and expiration, are there."""
-    disrupted, undisturbed = ToyCluster(lifetime, drain, smallest), ToyCluster(lifetime)
-    for cluster in (disrupted, undisturbed):
-        cluster.nodes = [ToyNode(f"old{at}", size, expires) for at, (size, expires) in enumerate(old)]
-        cluster.demand = sum(size for size, _ in old)
-    for now, (demand, move) in enumerate(zip(demands, moves, strict=True)):
-
-        def disrupt(cluster, now, demand, move=move):
-            if move % 3 == 1 and cluster.usable:
-                node = cluster.usable[move % len(cluster.usable)]
-                cluster.replace(now, node, node.size)
-            if eager or move % 3 == 2:
-                shrink(cluster, now, demand, move)
-
-        disrupted.live(now, demand, disrupt)
-        undisturbed.live(now, demand)
-    return disrupted.diary, disrupted.bill, undisturbed.bill
-
-
-lives = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 8)), min_size=2, max_size=40)
-windows = st.tuples(st.integers(0, 40), st.integers(0, 40))
-FOREVER = 10_000  # hours
-
-
-def check(life, window, *, exactly=False, **options):
-    demands, moves = zip(*life, strict=True)
-    diary, spent, undisturbed = lived_twice(demands, moves, **options)
-    end = len(spent)
-    first, last = sorted(min(each, end) for each in window)
-    savings = reckon_savings(diary, hours(end))
-    saved = saved_dollars(savings, hours(first), hours(last))
-    would_have = sum(undisturbed[first:last])
-    assert saved + sum(spent[first:last]) <= would_have + 1e-6
-    if exactly:
-        assert saved + sum(spent[first:last]) == pytest.approx(would_have)
-
-
-@given(lives, windows, st.integers(0, 5))
-def test_saved_and_spent_never_exceed_the_bill_without_disruption(life, window, drain):
-    check(life, window, lifetime=FOREVER, drain=drain)
-
-
-@settings(max_examples=500)
-@given(lives, windows, st.integers(0, 3), st.integers(2, 5))
-def test_saved_and_spent_never_exceed_the_bill_without_disruption_if_nodes_are_large(life, window, drain, smallest):
-    check(life, window, lifetime=FOREVER, drain=drain, smallest=smallest)
-
-
-@given(lives, windows)
-def test_savings_are_the_whole_difference_if_idle_capacity_is_removed_at_once(life, window):
-    check(life, window, lifetime=FOREVER, eager=True, exactly=True)
-
-
-@settings(max_examples=1000)
-@given(lives, windows, st.lists(st.tuples(st.integers(1, 5), st.integers(1, 30)), max_size=5))
-def test_saved_and_spent_never_exceed_the_bill_without_disruption_when_old_nodes_expire(life, window, old):
-    check(life, window, old=old, lifetime=FOREVER, eager=True)
-
-
-# -- the rules one by one
 
 
 def node(name, price=1.0, pool="web", expires=NEVER_EXPIRES, gone=None):
@@ -263,6 +107,48 @@ def test_a_replacement_that_goes_without_a_command_ends_the_saving():
     first = command("first", 0, (node("a", gone=hours(0)),), (node("r", 0.5),))
     reclaimed = DecisionCost(id="gone", at=hours(4), act="remove", removed=(node("r"),))
     assert saved_by(first, reclaimed) == {"first": 2.0}
+
+
+def lost(name, at, peers, reason="Interrupted", *, pool="web", capacity_type=""):
+    gone = LedgerNode(nodeclaim=name, nodepool=pool, capacity_type=capacity_type, peers=peers)
+    return DecisionCost(id=f"r-{name}", at=hours(at), act="remove", reason=reason, removed=(gone,))
+
+
+@pytest.mark.parametrize("reason", ["Interrupted", "Unhealthy", "GarbageCollected", "Manual"])
+def test_a_node_that_is_lost_ends_the_share_of_the_savings_that_it_was_of_the_nodes(reason):
+    assert saved_by(empty("a", 0), lost("x", 5, 4, reason)) == {"c-a": 5 + 0.75 * 5}
+    assert saved_by(empty("a", 0), launch("c", 1, 0.2), lost("x", 5, 4, reason)) == {"c-a": 7.2}
+
+
+def test_the_last_node_that_is_lost_and_one_of_unknown_peers_end_all_savings():
+    assert saved_by(empty("a", 0), lost("x", 5, 1)) == {"c-a": 5}
+    assert saved_by(empty("a", 0), lost("x", 5, None)) == {"c-a": 5}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lost("x", 5, 4, "Expired"),
+        lost("x", 5, 4, "InsufficientCapacity"),
+        lost("x", 5, 4, pool="batch"),
+        lost("x", 5, 4, capacity_type="spot"),
+    ],
+    ids=["expired", "never launched", "other nodepool", "other capacity type"],
+)
+def test_other_removals_end_no_savings(other):
+    assert saved_by(empty("a", 0), other) == {"c-a": 10}
+
+
+def test_what_a_replacement_that_is_lost_while_the_node_drains_costs_until_the_node_is_gone():
+    """Without the command the node would be gone; with it, it drains for two more hours."""
+    slow = command("slow", 0, (node("a", gone=hours(4)),), (node("r", 0.5),))
+    assert saved_by(slow, lost("r", 2, 1)) == {"slow": -0.5 * 2 - 1.0 * 2}
+
+
+def test_a_node_that_stands_for_removed_capacity_still_does_when_the_replacement_is_lost():
+    first = command("first", 0, (node("a", 1.0, expires=hours(6), gone=hours(0)),), (node("r", 0.5),))
+    decisions = (first, launch("b", 1, 0.5), lost("r", 2, 2), empty("b", 3, price=0.5))
+    assert saved_by(*decisions) == {"first": 0.5, "c-b": 1.5}
 
 
 def test_a_more_expensive_replacement_costs_money():

@@ -153,7 +153,7 @@ def test_a_ledger_of_the_first_version_is_brought_up_to_date_and_loses_nothing(f
     assert (old.outcome, old.nodes[0].node, old.pod_names) == ("done", "node-old", ("shop/web-1",))
     assert new.considered == considered()
     with closing(sqlite3.connect(first)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 

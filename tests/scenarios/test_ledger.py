@@ -301,18 +301,19 @@ def test_a_node_that_goes_without_a_command_is_kept_with_its_reason_name_and_pri
 
     async def story(life):
         await scaled_out(life)
-        node = life.nodes[0]
+        node, nodes = life.nodes[0], len(life.nodes)
         (claim,) = [each for each in life.claims if each.provider_id == node.provider_id]
         happens(life, node)
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=3600)
         await asyncio.sleep(5)
-        return node.name, life.world.values(EVENT)
+        return node.name, nodes, life.world.values(EVENT)
 
-    name, events = lived(path, story, node_class(), manifest)
+    name, nodes, events = lived(path, story, node_class(), manifest)
     removal = next(each for each in history(path, node=name) if each.act == "remove")
     assert (removal.reason, removal.nodes[0].node, removal.outcome) == (reason, name, "done")
     assert removal.cost_before > 0
     assert removal.cost_after == 0
+    assert removal.nodes[0].peers == nodes
     told = [event for event in events if event.metadata.annotations.get(DECISION) == removal.id]
     assert {event.involved_object.kind for event in told} == (set() if happens is vanished else {"Node", "NodeClaim"})
 

@@ -8,6 +8,7 @@ reason was deleted by a user. At startup, entries that ended while no controller
 import asyncio
 import itertools
 from collections import defaultdict
+from dataclasses import replace
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import launch_id, ledger_node, pod_names, priced_node, removal_id
@@ -18,6 +19,7 @@ from dovetail.model.command import REPLACES_ANNOTATION, read_record, taken_by
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Key
+from dovetail.model.labels import CAPACITY_TYPE
 from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.reason import Reason
 from dovetail.ports.cluster import Notice
@@ -55,6 +57,7 @@ class LedgerController:
         self._savings = savings
         self._recorded_removals: set[str] = set()  # uids of claims
         self._pods_to_reschedule: dict[str, tuple[str, ...]] = {}  # at deletion, by claim uid
+        self._peers: dict[str, int] = {}  # at deletion, by claim uid
         self._nodes_by_uid: dict[str, LedgerNode] = {}  # by claim uid
         self._last_health = LedgerHealth()
         self.reconciler: Reconciler[Key] = Reconciler("ledger", self.reconcile)
@@ -68,6 +71,7 @@ class LedgerController:
         elif after.deleting:
             if before is None or not before.deleting:
                 self._pods_to_reschedule[after.metadata.uid] = self._pods(after)
+                self._peers[after.metadata.uid] = self._count_peers(after)
                 self.reconciler.add(after.key, REMOVAL_REASON_DELAY)
         elif after.has(INITIALIZED) and before is not None and not before.has(INITIALIZED):
             self.reconciler.add(after.key)
@@ -121,7 +125,7 @@ class LedgerController:
             act=LedgerAction.REMOVE,
             reason=reason,
             why=why,
-            nodes=(node,),
+            nodes=(replace(node, peers=self._peers.get(claim.metadata.uid)),),
             pods=self._pods_to_reschedule.pop(claim.metadata.uid, ()),
             cost_before=node.price or 0.0,
         )
@@ -131,6 +135,12 @@ class LedgerController:
         state = self._context.state
         pods = (pod for node in state.nodes_of(claim) for pod in state.pods_on(node.name))
         return pod_names(pod for pod in pods if pod.reschedulable)
+
+    def _count_peers(self, claim: NodeClaim) -> int:
+        """Return the number of nodes of its NodePool and capacity type that stay, and itself."""
+        kind = _kind(claim)
+        claims = self._context.state.claims.items.values()
+        return 1 + sum(not each.deleting and each.has(INITIALIZED) and _kind(each) == kind for each in claims)
 
     def _reason(self, claim: NodeClaim) -> tuple[str, str]:
         """Return why a claim is removed, as a reason and as a sentence."""
@@ -153,6 +163,7 @@ class LedgerController:
             self._close(claim)
         self._recorded_removals.discard(uid)
         self._pods_to_reschedule.pop(uid, None)
+        self._peers.pop(uid, None)
         self._nodes_by_uid.pop(uid, None)
         context.removal_reasons.pop(uid, None)
 
@@ -194,3 +205,7 @@ class LedgerController:
                 message = f"Decisions cannot be written to the ledger: {health.trouble}"
                 context.recorder.publish(Notice(NODE_POOL, pool, "LedgerFailing", message, warning=True))
         self._last_health = health
+
+
+def _kind(claim: NodeClaim) -> tuple[str, str]:
+    return claim.nodepool_name, claim.metadata.labels.get(CAPACITY_TYPE, "")

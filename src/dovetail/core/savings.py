@@ -10,21 +10,24 @@ The model compares the cluster with the same cluster in which no command was eve
 - A node that was launched in place of removed capacity stands for it. Removing it again saves no longer than that
   capacity would have stayed. If it is still there when that capacity would have expired, it ends other savings in turn.
 - A replacement that goes without a command (deleted, interrupted, unhealthy) ends the saving of its command.
+- A lost node, one of n of its NodePool and capacity type, ends 1/n of the savings of removed nodes of that kind.
 
 A command without all prices and expirations is not counted.
-`reckon_savings` replays the decisions in time order on a heap. A `_Part` is removed capacity of one command with one
-end. Its rate is `gone - taken` dollars an hour, and it records a `SavingPeriod` before each change.
+`reckon_savings` replays the decisions in time order on a heap. A `RemovedCapacity` is what one command removed with
+one end; it records a `SavingPeriod` before each change of its rate.
 """
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import count
 from typing import Protocol
 
+from dovetail.core.removed_capacity import LEAST, RemovedCapacity, SavingPeriod, charge
 from dovetail.model.instants import LAST_INSTANT, add
+from dovetail.model.reason import Reason
 
 LONGEST_SAVING = timedelta(days=30)
 LOOKBACK = 2 * LONGEST_SAVING
@@ -32,9 +35,8 @@ LOOKBACK = 2 * LONGEST_SAVING
 NEVER_EXPIRES = LAST_INSTANT
 LAUNCH, DISRUPT, REMOVE = "launch", "disrupt", "remove"  # acts, as in the ledger
 DONE, ROLLED_BACK, FAILED, DRY_RUN, UNDER_WAY = "done", "rolled back", "failed", "dry run", ""  # outcomes
+LOST = frozenset({Reason.INTERRUPTED, Reason.UNHEALTHY, Reason.MANUAL, "GarbageCollected"})  # reasons of removals
 BATCH = timedelta(seconds=10)  # launches this soon after each other are of one provisioning pass
-_HOUR = timedelta(hours=1)
-_LEAST = 1e-9  # dollars an hour; less is a rounding error
 _UNKNOWN_PRICE = float("inf")
 _EXPIRED, _LOST, _BOUGHT, _START, _GONE, _ENDED = range(6)  # the order of events at one instant
 
@@ -49,6 +51,10 @@ class CostNode(Protocol):
     @property
     def nodepool(self) -> str:
         """The name of its NodePool."""
+
+    @property
+    def capacity_type(self) -> str:
+        """Its capacity type."""
 
     @property
     def price(self) -> float | None:
@@ -66,6 +72,10 @@ class CostNode(Protocol):
     def gone_at(self) -> datetime | None:
         """When it was gone, if a command removed it."""
 
+    @property
+    def peers(self) -> int | None:
+        """The nodes of its NodePool and capacity type and itself, if it went without a command; None if unknown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionCost:
@@ -80,21 +90,6 @@ class DecisionCost:
     removed: Sequence[CostNode] = ()
     launched: Sequence[CostNode] = ()
     planned: float = 0.0  # dollars an hour of the replacements, as planned
-
-
-@dataclass(frozen=True, slots=True)
-class SavingPeriod:
-    """A time in which a command saved the same amount each hour; negative if it cost more."""
-
-    start: datetime
-    end: datetime
-    rate: float  # dollars per hour
-
-    def dollars(self, since: datetime | None, until: datetime | None) -> float:
-        """The dollars saved in the part of the period between the two instants."""
-        start = self.start if since is None else max(self.start, since)
-        end = self.end if until is None else min(self.end, until)
-        return self.rate * ((end - start) / _HOUR) if end > start else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,60 +122,6 @@ def reckon_savings(decisions: Iterable[DecisionCost], until: datetime) -> tuple[
     return _Reckoning(until).run(decisions)
 
 
-@dataclass(slots=True, eq=False)
-class _Part:
-    """Capacity that a command removed, in dollars an hour, with one end."""
-
-    pool: str
-    since: datetime
-    end: datetime
-    expires: bool  # its end is an expiration
-    capacity: float = 0.0
-    gone: float = 0.0  # the capacity, from when its node is gone
-    taken: float = 0.0  # what was launched in its place
-    in_place: dict[str, float] = field(default_factory=dict)  # what of it is still there, by NodeClaim
-    debts: dict[str, float] = field(default_factory=dict)  # the share of it that was not needed, by NodeClaim
-    closed: bool = False
-    number: int = 0  # in the order in which parts were opened
-    periods: list[SavingPeriod] = field(default_factory=list)
-
-    @property
-    def rate(self) -> float:
-        return self.gone - self.taken
-
-    @property
-    def left(self) -> float:
-        return self.capacity - self.taken + sum(self.debts.values())
-
-    @property
-    def owed(self) -> float:
-        """The debts of nodes that are still in use, not draining."""
-        return sum(debt for claim, debt in self.debts.items() if claim in self.in_place)
-
-    def record(self, at: datetime) -> None:
-        """Record the period that ends now; call before each change of the rate."""
-        if at > self.since and abs(self.rate) > _LEAST:
-            self.periods.append(SavingPeriod(self.since, at, self.rate))
-        self.since = at
-
-    def take(self, claim: str, price: float, at: datetime) -> None:
-        """Count capacity that was launched in its place."""
-        self.record(at)
-        self.taken += price
-        self.in_place[claim] = self.in_place.get(claim, 0.0) + price
-
-    def owe(self, claim: str, price: float, at: datetime) -> None:
-        """Count capacity that was launched but not needed; a negative price ends a debt."""
-        if abs(price) > 0.0:
-            self.record(at)
-            self.taken += price
-            self.debts[claim] = self.debts.get(claim, 0.0) + price
-            if claim in self.in_place or price > 0:
-                self.in_place[claim] = self.in_place.get(claim, 0.0) + price
-            if self.debts[claim] <= _LEAST:
-                del self.debts[claim]
-
-
 class _Reckoning:
     """Replays the decisions of one cluster."""
 
@@ -188,11 +129,11 @@ class _Reckoning:
         self._until = until
         self._numbers = count()  # breaks ties: equal events happen in the order in which they were added
         self._events: list[tuple[datetime, int, int, Callable[[datetime], None]]] = []
-        self._parts: dict[str, list[_Part]] = {}  # by command
-        self._open: dict[_Part, None] = {}  # the oldest first
-        self._free: dict[_Part, None] = {}  # open parts that may have capacity left, the oldest first
-        self._owing: dict[_Part, None] = {}  # open parts that may have debts
-        self._in_place: dict[str, dict[_Part, None]] = {}  # parts in whose place a NodeClaim was launched
+        self._parts: dict[str, list[RemovedCapacity]] = {}  # by command
+        self._open: dict[RemovedCapacity, None] = {}  # the oldest first
+        self._free: dict[RemovedCapacity, None] = {}  # open parts that may have capacity left, the oldest first
+        self._owing: dict[RemovedCapacity, None] = {}  # open parts that may have debts
+        self._in_place: dict[str, dict[RemovedCapacity, None]] = {}  # parts in whose place a NodeClaim was launched
         self._launched_by: dict[str, str] = {}  # command by NodeClaim of a replacement
         self._unknown: set[str] = set()  # NodeClaims that stand for nodes with an unknown end
 
@@ -247,49 +188,49 @@ class _Reckoning:
         parts = [part for node in removed for part in self._remove(node, at)]
         if not parts:
             pool = next((node.nodepool for node in (*command.removed, *command.launched)), "")
-            parts = [self._open_part(_Part(pool, at, add(at, LONGEST_SAVING), expires=False))]
+            parts = [self._open_part(RemovedCapacity((pool, ""), at, add(at, LONGEST_SAVING), expires=False))]
         self._parts[command.id] = parts
         if done:
             for node in command.launched:
                 self._launched_by[node.nodeclaim] = command.id
-                _charge(parts, node.nodeclaim, node.price or 0.0, at)
+                charge(parts, node.nodeclaim, node.price or 0.0, at)
                 self._in_place[node.nodeclaim] = dict.fromkeys(parts)
             return
         if command.planned:
-            _charge(parts, "", command.planned, at)
+            charge(parts, "", command.planned, at)
         if command.ended_at is not None:
             self._push(command.ended_at, _ENDED, partial(self._abandon, command))
 
-    def _remove(self, node: CostNode, at: datetime) -> list[_Part]:
+    def _remove(self, node: CostNode, at: datetime) -> list[RemovedCapacity]:
         """Open a part for each removed capacity that the node stands for, and one for the rest of its price."""
         expires_at, left, parts = node.expires_at or at, node.price or 0.0, []
         for part in self._parts_of(node.nodeclaim):
             debt = part.debts.get(node.nodeclaim, 0.0)
             share = min(left, part.in_place.pop(node.nodeclaim, 0.0))
-            if share - debt > _LEAST:
-                parts.append(_Part(node.nodepool, at, part.end, part.expires, share - debt))
+            if share - debt > LEAST:
+                parts.append(RemovedCapacity(part.kind, at, part.end, part.expires, share - debt))
             left -= share
-        if left > _LEAST:
+        if left > LEAST:
             end, expires = min((expires_at, True), (add(at, LONGEST_SAVING), False))
-            parts.append(_Part(node.nodepool, at, max(end, at), expires, left))
+            parts.append(RemovedCapacity(_kind(node), at, max(end, at), expires, left))
         for part in parts:
             self._open_part(part)
             self._push(node.gone_at or at, _GONE, partial(self._save, part))
         self._push(node.gone_at or at, _GONE, partial(self._forget, [node.nodeclaim]))
         return parts
 
-    def _parts_of(self, claim: str) -> list[_Part]:
+    def _parts_of(self, claim: str) -> list[RemovedCapacity]:
         """The open parts in whose place a NodeClaim was launched, the oldest first."""
         parts = (part for part in self._in_place.get(claim, ()) if not part.closed)
         return sorted(parts, key=lambda part: part.number)
 
-    def _open_part(self, part: _Part) -> _Part:
+    def _open_part(self, part: RemovedCapacity) -> RemovedCapacity:
         part.number = next(self._numbers)
         self._open[part] = self._free[part] = None
         self._push(part.end, _EXPIRED, partial(self._expire, part))
         return part
 
-    def _save(self, part: _Part, at: datetime) -> None:
+    def _save(self, part: RemovedCapacity, at: datetime) -> None:
         if not part.closed:
             part.record(at)
             part.gone = part.capacity
@@ -307,7 +248,7 @@ class _Reckoning:
                 part.take(node.nodeclaim, node.price or 0.0, at)
                 self._in_place[node.nodeclaim] = {part: None}
         else:
-            self._buy(at, part.pool, {"": command.planned})  # pods may use its replacements, as after a launch
+            self._buy(at, part.kind[0], {"": command.planned})  # pods may use its replacements, as after a launch
 
     def _launch(self, nodes: Sequence[CostNode], at: datetime) -> None:
         """Count launches of one provisioning pass."""
@@ -332,10 +273,16 @@ class _Reckoning:
             self._relieve(least - rate, at)
 
     def _lose(self, removal: DecisionCost, at: datetime) -> None:
+        self._forget((node.nodeclaim for node in removal.removed), at)
         for node in removal.removed:
             for part in self._parts.get(self._launched_by.get(node.nodeclaim, ""), ()):
-                self._close(part, at)
-        self._forget((node.nodeclaim for node in removal.removed), at)
+                if not part.closed:
+                    part.lose(part.left, at)
+                    if part.rate > -LEAST and not part.in_place:
+                        self._close(part, at)
+            if removal.reason in LOST:
+                for part in [part for part in self._open if part.kind == _kind(node)]:
+                    part.lose(max(0.0, part.left) / (node.peers or 1), at)
 
     def _forget(self, claims: Iterable[str], at: datetime) -> None:
         for claim in claims:
@@ -351,28 +298,28 @@ class _Reckoning:
                 part.owe(claim, -relieved, at)
                 amount -= relieved
 
-    def _expire(self, part: _Part, at: datetime) -> None:
+    def _expire(self, part: RemovedCapacity, at: datetime) -> None:
         if not part.closed:
             self._close(part, at)
             if part.expires:
                 needed = {claim: price - part.debts.get(claim, 0.0) for claim, price in part.in_place.items()}
-                self._buy(at, part.pool, needed)
+                self._buy(at, part.kind[0], needed)
 
     def _buy(self, at: datetime, pool: str, price_by_claim: Mapping[str, float]) -> None:
         """End open savings up to these prices: the removed nodes would have had this capacity."""
         for claim, bought in price_by_claim.items():
             price = bought
-            with_capacity = [part for part in reversed(self._free) if part.left > _LEAST]
+            with_capacity = [part for part in reversed(self._free) if part.left > LEAST]
             self._free = dict.fromkeys(reversed(with_capacity))
-            for part in sorted(with_capacity, key=lambda part: part.pool != pool):
+            for part in sorted(with_capacity, key=lambda part: part.kind[0] != pool):
                 taken = min(price, part.left)
-                if taken <= _LEAST:
+                if taken <= LEAST:
                     break
                 part.take(claim, taken, at)
                 self._in_place.setdefault(claim, {})[part] = None
                 price -= taken
 
-    def _close(self, part: _Part, at: datetime) -> None:
+    def _close(self, part: RemovedCapacity, at: datetime) -> None:
         if not part.closed:
             part.record(at)
             part.closed = True
@@ -380,19 +327,8 @@ class _Reckoning:
                 parts.pop(part, None)
 
 
-def _charge(parts: Sequence[_Part], claim: str, price: float, at: datetime) -> None:
-    """Let a replacement take the place of what its command removed, the capacity with the latest end first.
-
-    If it costs more, the saving is negative.
-    """
-    latest_first = sorted(parts, key=lambda part: part.end, reverse=True)
-    for part in latest_first:
-        taken = min(price, part.left)
-        if taken > _LEAST:
-            part.take(claim, taken, at)
-            price -= taken
-    if price > _LEAST:
-        latest_first[0].take(claim, price, at)
+def _kind(node: CostNode) -> tuple[str, str]:
+    return node.nodepool, node.capacity_type
 
 
 def _has_known_cost(command: DecisionCost) -> bool:

@@ -199,12 +199,13 @@ def _names(written: str) -> tuple[str, ...]:
 
 def _node(row: Any) -> LedgerNode:
     names = ("nodeclaim", "node", "nodepool", "instance_type", "capacity_type", "zone", "price")
-    known = row.keys()  # files of schema 1 and 2 have fewer
+    known = row.keys()  # files of earlier schemas have fewer
     return LedgerNode(
         **{name: row[name] for name in names},
         used=row["used"] if "used" in known else None,
         expires_at=parse_instant(row["expires_at"]) if "expires_at" in known else None,
         gone_at=parse_instant(row["gone_at"]) if "gone_at" in known else None,
+        peers=row["peers"] if "peers" in known else None,
     )
 
 

@@ -28,7 +28,7 @@ from dovetail.ports.ledger import (
     LedgerState,
 )
 
-VERSION = 3
+VERSION = 4
 MAX_POD_NAMES = 200  # names stored per entry; all pods are counted
 MAX_REFUSALS = 200  # refusals stored per entry; all are counted
 MAX_MESSAGE = 400  # characters of a refusal's message
@@ -49,7 +49,7 @@ CREATE TABLE node (
     decision TEXT NOT NULL REFERENCES decision (id) ON DELETE CASCADE, made INTEGER NOT NULL,
     nodeclaim TEXT NOT NULL, node TEXT NOT NULL, nodepool TEXT NOT NULL, instance_type TEXT NOT NULL,
     capacity_type TEXT NOT NULL, zone TEXT NOT NULL, price REAL, used REAL, expires_at TEXT,
-    gone_at TEXT,
+    gone_at TEXT, peers INTEGER,
     PRIMARY KEY (decision, made, nodeclaim)
 ) STRICT;
 CREATE INDEX decision_at ON decision (at);
@@ -134,6 +134,8 @@ def _migrate(connection: sqlite3.Connection) -> None:
             connection.execute("ALTER TABLE node ADD COLUMN used REAL")
             connection.execute("ALTER TABLE node ADD COLUMN expires_at TEXT")
             connection.execute("ALTER TABLE node ADD COLUMN gone_at TEXT")
+        if version < 4:
+            connection.execute("ALTER TABLE node ADD COLUMN peers INTEGER")
         connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.rollback()
@@ -217,7 +219,7 @@ def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnd
 def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode, *, made: bool) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
-        " price, used, expires_at, gone_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " price, used, expires_at, gone_at, peers) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             decision,
             int(made),
@@ -231,6 +233,7 @@ def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode,
             node.used,
             instant(node.expires_at) if node.expires_at is not None else None,
             instant(node.gone_at) if node.gone_at is not None else None,
+            node.peers,
         ),
     )
 

@@ -43,6 +43,7 @@ class LedgerNode:
     used: float | None = None  # share of a launched node that the pods request for which it was launched
     expires_at: datetime | None = None  # of a removed node; the year 9999 if never, None if unknown
     gone_at: datetime | None = None  # of a node that a command removed
+    peers: int | None = None  # nodes like it and itself, if it went without a command; see `core.savings`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,11 +142,11 @@ _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}
 
 
 def print_history(document: Plain, output: str, node: str = "") -> None:
-    """Print decisions, newest first, in an output format."""
+    """Print what their commands saved, then decisions, newest first, in an output format."""
 
     def draw(console: Console) -> None:
-        draw_history(console, document["decisions"], wide=output == "wide", node=node)
         _draw_savings(console, document)
+        draw_history(console, document["decisions"], wide=output == "wide", node=node)
 
     print_document(document, output, draw)
 
@@ -290,7 +290,7 @@ def _draw_savings(console: Console, document: Plain) -> None:
         )
     if total["notCounted"]:
         parts.append(f"the saving of {counted(total['notCounted'], 'command')} is not known")
-    console.print(f"\n{'; '.join(parts)}.")
+    console.print(f"{'; '.join(parts)}.\n")
 
 
 def _pools(decision: Plain) -> str:
