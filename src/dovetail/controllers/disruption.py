@@ -106,8 +106,9 @@ class DisruptionController:
         self._next_pass_soon = stale or bool(context.snapshot.nominated)
         if stale:
             return False
-        self._events.report_pauses(context)
-        self._events.report_drift_loops(context)
+        if self._context.seen:
+            self._events.report_pauses(context)
+            self._events.report_drift_loops(context)
         refusals_by_method: dict[str, tuple[Refusal, ...]] = {}
         waited = False
         for plan in await self._plan(context):
