@@ -115,8 +115,9 @@ class DisruptionController:
         if stale:
             span.set(outcome="stale caches", commands=0)
             return False
-        self._events.report_pauses(context)
-        self._events.report_drift_loops(context)
+        if self._context.seen:
+            self._events.report_pauses(context)
+            self._events.report_drift_loops(context)
         refusals_by_method: dict[str, tuple[Refusal, ...]] = {}
         waited = False
         for plan in await self._plan(context):

@@ -5,8 +5,10 @@ threads that compute a value at the same time compute the same one.
 """
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Generic, Self, TypeVar, overload
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -32,3 +34,18 @@ class lazy(Generic[T]):  # noqa: N801 - a decorator, used as @lazy
             return self
         found = instance.__dict__[self._name] = self._find(instance)
         return found
+
+
+def once(find: Callable[[T], R]) -> Callable[[T], R]:
+    """As `lazy`, for a function of one such object that does not belong to its class."""
+    name = f"_once_{find.__module__}.{find.__qualname__}"
+
+    @wraps(find)
+    def kept(instance: T) -> R:
+        known = instance.__dict__
+        if name not in known:
+            known[name] = find(instance)
+        found: R = known[name]
+        return found
+
+    return kept

@@ -56,8 +56,12 @@ class InstanceType:
 
     def offering_for_labels(self, labels: Mapping[str, str]) -> Offering | None:
         """The offering that a node with these labels was launched from, whether or not it is available now."""
-        where = (labels.get(ZONE), labels.get(CAPACITY_TYPE))
-        return next((each for each in self.offerings if (each.zone, each.capacity_type) == where), None)
+        return self.offering_by_place.get((labels.get(ZONE), labels.get(CAPACITY_TYPE)))
+
+    @lazy
+    def offering_by_place(self) -> Mapping[tuple[str | None, str | None], Offering]:
+        """The first offering of each zone and capacity type."""
+        return {(each.zone, each.capacity_type): each for each in reversed(self.offerings)}
 
     def cheapest(self, wanted: Requirements, well_known: frozenset[str]) -> Offering | None:
         """The cheapest available offering compatible with `wanted`; ties by zone and capacity type."""

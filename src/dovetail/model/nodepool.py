@@ -171,6 +171,11 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
+    @lazy
+    def name(self) -> str:
+        """The NodePool's name."""
+        return self.metadata.name
+
     def equal_ignoring_counts(self, other: "NodePool") -> bool:
         """Whether another version of this NodePool differs only in the counts of its status."""
         if self is other:
@@ -182,12 +187,12 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
             and self.metadata == msgspec.structs.replace(other.metadata, resource_version=version)
         )
 
-    @property
+    @lazy
     def weight(self) -> int:
         """NodePools with a greater weight are tried first."""
         return self.spec.weight or 0
 
-    @property
+    @lazy
     def static(self) -> bool:
         """Whether it keeps a fixed number of nodes (`replicas`) instead of following pods."""
         return self.spec.replicas is not None
@@ -197,14 +202,14 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         """The node class of the template."""
         return self.spec.template.spec.node_class_ref
 
-    @property
+    @lazy
     def requirements(self) -> Requirements:
         """The requirements on every node: those of the template, and its labels."""
         return read_requirements(self.spec.template.spec.requirements).add(
             Requirements.from_labels(self.spec.template.metadata.labels)
         )
 
-    @property
+    @lazy
     def hard_expire_after(self) -> Delay:
         """The age at which a node is deleted regardless of budgets and protections.
 
@@ -213,13 +218,13 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         written = self.spec.template.spec.expire_after or DEFAULT_EXPIRE_AFTER
         return NEVER if written == DEFAULT_EXPIRE_AFTER and self.soft_expiration else written
 
-    @property
+    @lazy
     def soft_expiration(self) -> bool:
         """Whether a field sets the age at which nodes are replaced within budgets, even to Never."""
         entry = self.action_controls.get(Action.EXPIRATION)
         return self.spec.disruption.expire_after is not None or (entry is not None and entry.disrupt_after is not None)
 
-    @property
+    @lazy
     def consolidation_policy(self) -> str:
         """The policy by its v1 name."""
         written = self.spec.disruption.consolidation_policy or "WhenEmptyOrUnderutilized"
@@ -231,7 +236,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         written = self.spec.disruption.min_savings
         return written if written is not None and written.percent else None
 
-    @property
+    @lazy
     def action_controls(self) -> Mapping[str, ActionControls]:
         """Controls by action, from either of the two field names."""
         disruption = self.spec.disruption
@@ -245,7 +250,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         except ValueError as error:
             return (unreadable_budget(str(error)),)
 
-    @property
+    @lazy
     def budget_specs(self) -> tuple[BudgetSpec, ...]:
         """The budgets of `spec.disruption` as written; absent means the default, explicitly empty means none."""
         written = self.spec.disruption.budgets

@@ -145,7 +145,7 @@ BUGS = (
         id="own-fields-never-drift",
         says="A changed `kubelet` of a template is not noticed as drift.",
         file="core/lifecycle/nodepool_hash.py",
-        before="    return annotations[NODEPOOL_HASH] != template_hash(pool) or own != own_hash(pool)\n",
+        before='    return (annotations[NODEPOOL_HASH], annotations.get(OWN_NODEPOOL_HASH, "")) != _hashes(pool)\n',
         after="    return annotations[NODEPOOL_HASH] != template_hash(pool)\n",
         tests=("tests/core/lifecycle/test_nodepool_hash.py",),
     ),

@@ -159,8 +159,8 @@ BUGS = (
         id="drift-control-ignored",
         says="disruptAfter for drift counts from the creation of the node, not from when it drifted.",
         file="core/disruption/delays.py",
-        before="    return elapsed(since, longer(control(pool, Reason.DRIFTED)), now)\n",
-        after="    return elapsed(claim.metadata.creation_timestamp, longer(control(pool, Reason.DRIFTED)), now)\n",
+        before="    return elapsed(since, drift_span(pool), now)\n",
+        after="    return elapsed(claim.metadata.creation_timestamp, drift_span(pool), now)\n",
         tests=("tests/acceptance/test_drift.py", "tests/acceptance/test_seed_budgets_by_action.py"),
     ),
     Bug(

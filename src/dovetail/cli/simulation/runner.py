@@ -17,7 +17,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager, contextmanager
@@ -28,22 +28,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dovetail.cli.simulation.report import Report, Sample, report_of, savings_of
+from dovetail.cli.simulation.simulation_floor import SimulationFloor
 from dovetail.cli.simulation.variants import Variant
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
-from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered, kind_of
-from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
 from dovetail.core.savings import CommandSaving
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
-from dovetail.model.pod import Pod
-from dovetail.ports.cloud import CloudProvider
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubernetes.kubelet import KubeletTiming
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.from_snapshot import adopt
 from dovetail.sim.scenario.generate import GeneratedNode, generate
 from dovetail.sim.scenario.materialize import stand
-from dovetail.sim.scenario.meter import HOUR, BilledInstance, Meter
+from dovetail.sim.scenario.meter import HOUR, Meter
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 from dovetail.sim.scenario.player import Player
 from dovetail.sim.scenario.trace import Arrival
@@ -52,25 +49,6 @@ from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
 
 T = TypeVar("T")
-
-
-class SimulationFloor:
-    """Computes the lower bound of the cost of pods, with the current NodePools and prices."""
-
-    def __init__(self, state: Any, provider: CloudProvider) -> None:
-        self._state = state
-        self._provider = provider
-
-    async def of(self, pods: Sequence[tuple[Pod, float]], instances: Iterable[BilledInstance]) -> float | None:
-        """Return dollars per hour for pods, each with the fraction of the time that it ran; None if unknown."""
-        pools = {key.name: pool for key, pool in sorted(self._state.nodepools.items.items())}
-        catalogs = {name: await self._provider.instance_types(pool) for name, pool in pools.items()}
-        kinds = {(each.pool, kind_of(each)): each for each in instances}  # many instances, few kinds
-        past = [each for each in kinds.values() if not is_still_offered(each, pools, catalogs)]
-        try:
-            return Floor(*add_discontinued(pools, catalogs, past)).on_average(pods)
-        except BoundUnavailable:
-            return None
 
 
 _UNHEARD = logging.NullHandler()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dovetail.core.lifecycle.pod_events import bound_at
+from dovetail.model.cached import once
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay
 from dovetail.model.instants import add
@@ -77,6 +78,7 @@ def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Delay
     return elapsed(claim.pods_unchanged_since, consolidation_span(pool), now)
 
 
+@once
 def consolidation_span(pool: NodePool) -> timedelta | None:
     """How long a node must have had no pod event before it is consolidated; None for Never."""
     return longer(pool.spec.disruption.consolidate_after, control(pool, Reason.UNDERUTILIZED))
@@ -97,9 +99,13 @@ def consolidation_window(pool: NodePool) -> timedelta:
 
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     """`consolidateAfter`, and `disruptAfter` of Emptiness, or else of Consolidation."""
-    return elapsed(
-        claim.pods_unchanged_since, longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY)), now
-    )
+    return elapsed(claim.pods_unchanged_since, emptiness_span(pool), now)
+
+
+@once
+def emptiness_span(pool: NodePool) -> timedelta | None:
+    """How long an empty node must have had no pod event before it is removed; None for Never."""
+    return longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY))
 
 
 def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
@@ -126,6 +132,7 @@ def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelaySta
     return elapsed(claim.metadata.creation_timestamp, expiration_span(pool), now)
 
 
+@once
 def expiration_span(pool: NodePool) -> timedelta | None:
     """The age at which nodes of a NodePool with soft expiration are replaced; None for Never."""
     return longer(pool.spec.disruption.expire_after, control(pool, Reason.EXPIRED))
@@ -148,4 +155,10 @@ def drift_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
     """`disruptAfter` of Drift, counted from the `Drifted` condition."""
     drifted = find(claim.status.conditions, DRIFTED)
     since = drifted.last_transition_time if drifted is not None and drifted.status == "True" else None
-    return elapsed(since, longer(control(pool, Reason.DRIFTED)), now)
+    return elapsed(since, drift_span(pool), now)
+
+
+@once
+def drift_span(pool: NodePool) -> timedelta | None:
+    """How long a node must have been drifted before it is replaced; None for Never."""
+    return longer(control(pool, Reason.DRIFTED))

@@ -14,6 +14,7 @@ nothing.
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -75,10 +76,22 @@ def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
 
 def _violates(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:
     """Whether a node with these labels does not meet the requirements of its NodePool."""
+    return _refuses(requirements, tuple([labels.get(name) for name in _labels_read(requirements)]))
+
+
+@lru_cache(maxsize=1024)
+def _labels_read(requirements: tuple[NodeSelectorRequirement, ...]) -> tuple[str, ...]:
+    """The labels that requirements are about, under all their names."""
     required = read_requirements(requirements)
-    aliases = [each for each, key in NORMALIZED_LABELS.items() if key in required]
-    relevant = {name: labels[name] for name in (*required, *aliases) if name in labels}
-    return Requirements.from_labels(relevant).compatible(required) is not None
+    return (*required, *[each for each, key in NORMALIZED_LABELS.items() if key in required])
+
+
+@lru_cache(maxsize=8192)
+def _refuses(requirements: tuple[NodeSelectorRequirement, ...], values: tuple[str | None, ...]) -> bool:
+    """Whether these values of `_labels_read` do not meet the requirements. Most nodes of a NodePool share them."""
+    named = zip(_labels_read(requirements), values, strict=True)
+    found = Requirements.from_labels({name: value for name, value in named if value is not None})
+    return found.compatible(read_requirements(requirements)) is not None
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:
@@ -91,9 +104,8 @@ def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, no
         return True
     capacity_type = labels.get(CAPACITY_TYPE, "")
     # When a reservation ends, its instances continue as on-demand: that is no drift.
-    accepted = {capacity_type, ON_DEMAND} if capacity_type == RESERVED else {capacity_type}
-    offerings = instance_type.offerings
-    return not any(each.zone == labels.get(ZONE) and each.capacity_type in accepted for each in offerings)
+    offered, zone = instance_type.offering_by_place, labels.get(ZONE)
+    return (zone, capacity_type) not in offered and not (capacity_type == RESERVED and (zone, ON_DEMAND) in offered)
 
 
 ANNOTATION = "dovetail.sh/drift-replacement"

@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import msgspec
 
+from dovetail.model.cached import once
 from dovetail.model.labels import NODEPOOL_HASH, NODEPOOL_HASH_VERSION, OWN_NODEPOOL_HASH
 from dovetail.model.nodepool import (
     ABSENT_LIST,
@@ -43,19 +44,21 @@ def has_changed(annotations: Mapping[str, str], pool: NodePool) -> bool:
     """Return whether the template is another one than that of a NodeClaim with these annotations."""
     if annotations.get(NODEPOOL_HASH_VERSION) != HASH_VERSION or NODEPOOL_HASH not in annotations:
         return False  # not comparable
-    own = annotations.get(OWN_NODEPOOL_HASH, "")
-    return annotations[NODEPOOL_HASH] != template_hash(pool) or own != own_hash(pool)
+    return (annotations[NODEPOOL_HASH], annotations.get(OWN_NODEPOOL_HASH, "")) != _hashes(pool)
 
 
+@once
+def _hashes(pool: NodePool) -> tuple[str, str]:
+    return template_hash(pool), own_hash(pool)
+
+
+@once
 def template_hash(pool: NodePool) -> str:
     """Return Karpenter's hash of the template in decimal digits. It is computed once for each NodePool value."""
-    kept = vars(pool)
-    if "_template_hash" not in kept:
-        kept["_template_hash"] = str(struct_hash(_template(pool.spec.template)))
-    found: str = kept["_template_hash"]
-    return found
+    return str(struct_hash(_template(pool.spec.template)))
 
 
+@once
 def own_hash(pool: NodePool) -> str:
     """Return the hash of the fields that Karpenter does not have; empty where none is set."""
     kubelet = pool.spec.template.spec.kubelet

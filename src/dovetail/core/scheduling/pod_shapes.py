@@ -187,11 +187,12 @@ MIN_REMEMBERED = 1_000
 
 
 class NodeEntry(msgspec.Struct, eq=False):
-    """A node, the pods that use its resources, and its free resources by column."""
+    """A node, the pods that use its resources, those of them to reschedule without it, and its free resources."""
 
     node: ClusterNode
     bound_pods: list[BoundPod]
-    left: list[int] | None = None
+    reschedulable: list[BoundPod] | None = None
+    left: list[int] | None = None  # by column
 
 
 class NodePods:
@@ -205,6 +206,13 @@ class NodePods:
     def bound_pods(self, node: ClusterNode) -> list[BoundPod]:
         """The pods that use resources of a node."""
         return self._entry(node).bound_pods
+
+    def reschedulable(self, node: ClusterNode) -> list[BoundPod]:
+        """The pods that have to run elsewhere when the node is removed."""
+        entry = self._entry(node)
+        if entry.reschedulable is None:
+            entry.reschedulable = [each for each in entry.bound_pods if each[0].reschedulable]
+        return entry.reschedulable
 
     def left(self, node: ClusterNode) -> list[int]:
         """The free resources of a node by column, in a new list that the caller may change."""

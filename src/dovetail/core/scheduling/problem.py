@@ -74,6 +74,7 @@ class Problem:
         )
         self._candidates: dict[CandidateKey, array[int]] = {}
         self._candidates_by_level: dict[PreferenceLevel, array[int]] = {}
+        self._groups: dict[CandidateKey, int] = {}
         self._roots = {type_table: root_options(type_table) for type_table in self.type_tables}
 
     def _read_pods(self, pods_to_reschedule: Sequence[Pod], register: PodIndex) -> list[tuple[Pod, PodShape]]:
@@ -108,6 +109,13 @@ class Problem:
         if node.name in self._nodes_losing_pods:
             return [each for each in bound_pods if each[0].metadata.uid not in self._pods_to_reschedule]
         return bound_pods
+
+    def reschedulable_pods(self, row: int) -> Sequence[tuple[Pod, PodShape]]:
+        """The pods of a row that have to run elsewhere when its node is removed."""
+        node = self.existing_nodes.nodes[row]
+        if node.name in self._nodes_losing_pods:
+            return [each for each in self.bound_pods[row] if each[0].reschedulable]
+        return self._node_pods.reschedulable(node)
 
     def _requested_resources(self) -> set[str]:
         names = {name for shape in self.all_shapes for name in shape.requests}
@@ -212,15 +220,21 @@ class Problem:
             found = self._candidates_by_level[level] = self._find_candidates(shape, level)
         return found
 
+    def candidate_group(self, shape: PodShape, level: PreferenceLevel) -> int:
+        """The number of the array of `candidates`: equal for pods that match the same rows and need the same."""
+        self.candidates(shape, level)
+        return self._groups[_candidate_key(shape, level)]
+
     def _find_candidates(self, shape: PodShape, level: PreferenceLevel) -> "array[int]":
         """Shapes with equal keys share one array: there may be thousands of shapes, and an array has up to O(nodes)."""
-        key = (level.tolerations, level.soft, level.alternatives, shape.volumes.on_existing_nodes, shape.need)
+        key = _candidate_key(shape, level)
         found = self._candidates.get(key)
         if found is None:
             rows = self.matching_rows(shape, level)
             for column, amount in shape.need:
                 rows = rows & (self.free_matrix[:, column] >= amount)
             found = self._candidates[key] = array("i", np.flatnonzero(rows).astype(np.intc).tobytes())
+            self._groups[key] = len(self._groups)
         return found
 
     def replace_node(self, row: int, node: ClusterNode, *, gone: bool = False) -> None:
@@ -256,6 +270,10 @@ class Problem:
     def counted_shapes(self, row: int) -> Iterable[PodShape]:
         """The shapes of the pods on a node that count for topology."""
         return (shape for pod, shape in self.bound_pods[row] if not pod.deleting)
+
+
+def _candidate_key(shape: PodShape, level: PreferenceLevel) -> CandidateKey:
+    return level.tolerations, level.soft, level.alternatives, shape.volumes.on_existing_nodes, shape.need
 
 
 def _fits(free: Sequence[int], need: Need) -> bool:

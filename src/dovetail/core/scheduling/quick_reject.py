@@ -16,10 +16,10 @@ from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.purchasable import PurchaseTerms
+from dovetail.core.scheduling.removal import Entry, PodsToReschedule
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.model.pod import Pod
 
-Entry = tuple[Pod, PodShape]
 MAX_CANDIDATE_ROWS = 2
 """Pods with more candidate rows are ignored."""
 
@@ -33,23 +33,27 @@ class QuickReject:
         self._draft_fit: DraftFit = solver_state.draft_fit
         self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}  # last level, candidate rows
 
-    def find_blocker(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> Pod | None:
-        """A pod of `queue` that blocks the removal of a row, or None if only a simulation can tell.
+    def find_blocker(self, row: int, pods: PodsToReschedule, purchase: PurchaseTerms) -> Pod | None:
+        """A pod of the queue that blocks the removal of a row, or None if only a simulation can tell.
 
         `without_row` are the pods that need the new node; `by_row` are those with one other candidate row, by that row.
         """
+        rows_by_shape = {shape: self.candidate_rows(shape) for shape in pods.shapes}
+        few = {shape: rows for shape, rows in rows_by_shape.items() if len(rows) <= MAX_CANDIDATE_ROWS}
+        if not few:
+            return None
         without_row: list[Entry] = []
         by_row: dict[int, list[Entry]] = {}
-        for entry in queue:
-            rows = self.candidate_rows(entry[1])
-            number = len(rows)
-            if number > MAX_CANDIDATE_ROWS:
+        for entry in pods.queue:
+            rows = few.get(entry[1])
+            if rows is None:
                 continue
+            number = len(rows)
             if not number or (number == 1 and rows[0] == row):
                 without_row.append(entry)
             elif number == 1 or row in rows:
                 by_row.setdefault(rows[0] if rows[0] != row else rows[1], []).append(entry)
-        if self._count_fitting(without_row, purchase) < len(without_row):
+        if without_row and self._count_fitting(without_row, purchase) < len(without_row):
             return without_row[0][0]
         if not by_row or self._fit_with_overflow(without_row, by_row, purchase):
             return None

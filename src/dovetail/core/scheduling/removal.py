@@ -15,11 +15,13 @@ from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import UNLIMITED
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.resource_vector import Need
 from dovetail.core.scheduling.topology_counts import SpreadCounts
 from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
 
-Queue = Sequence[tuple[Pod, PodShape]]
+Entry = tuple[Pod, PodShape]
+Queue = Sequence[Entry]
 
 
 class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -35,11 +37,25 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
     limits: str = ""
 
 
+class PlainRun(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Plain pods, one after the other in the queue, that need the same and have the same array of candidate rows."""
+
+    candidates: Sequence[int]
+    group: int  # the number of `candidates` in the problem
+    need: Need
+    entries: Queue
+
+
 class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The pods of removed nodes in the order they are placed, and their spread rules."""
+    """The pods of removed nodes in the order they are placed, their distinct shapes and their spread rules.
+
+    `steps` is the same queue with plain pods in runs, as `SingleNodeFit` places them.
+    """
 
     queue: Queue
+    shapes: tuple[PodShape, ...]
     spreads: tuple[SpreadCounts, ...]
+    steps: tuple[PlainRun | Entry, ...]
 
 
 class SimulationResult:

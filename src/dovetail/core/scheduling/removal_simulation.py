@@ -22,14 +22,17 @@ from dovetail.core.scheduling.purchasable import Purchasable, PurchaseTerms
 from dovetail.core.scheduling.quick_reject import QuickReject
 from dovetail.core.scheduling.removal import (
     Bounds,
+    Entry,
     JointRemoval,
+    PlainRun,
     PodsToReschedule,
     Queue,
     Removal,
     SimulationResult,
     retry_unplaced,
 )
-from dovetail.core.scheduling.single_node_fit import SingleNodeFit, plain_level
+from dovetail.core.scheduling.shared_removals import RunKey, SharedRemovals
+from dovetail.core.scheduling.single_node_fit import PlainRuns, SingleNodeFit, plain_level
 from dovetail.core.scheduling.solver import run, scheduling_order
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology import Topology
@@ -66,7 +69,7 @@ class RemovalSimulation:
         self._problem = Problem(snapshot, waiting, pools, register=register)
         nodes = self._problem.existing_nodes.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
-        self._pods_by_row = {row: self._pods_to_reschedule(row) for row in self.rows}
+        self._pods_by_row = {row: self._problem.reschedulable_pods(row) for row in self.rows}
         shapes = dict.fromkeys(
             shape for pods_to_reschedule in self._pods_by_row.values() for _, shape in pods_to_reschedule
         )
@@ -78,7 +81,12 @@ class RemovalSimulation:
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._has_rules = {shape: not self._free(shape) for shape in shapes}
         self._plain = {shape: plain_level(self._solver_state, shape) for shape in shapes}
+        self._plain_runs = PlainRuns(self._problem, self._plain)
+        self._queues: dict[int, PodsToReschedule] = {}  # by row: its pods in the order they are placed
+        self._prices: dict[int, float | None] = {}
         self._removals: dict[int, Removal] = {}
+        self._shared = SharedRemovals(self._problem)
+        self._shared_keys: dict[int, RunKey | None] = {}
         self._sets: dict[tuple[tuple[int, ...], Bounds], JointRemoval] = {}
         self.expecting, self.quick_reject = self._place_waiting_pods()
         for row, node in enumerate(nodes):
@@ -95,9 +103,6 @@ class RemovalSimulation:
     def name(self, row: int) -> str:
         """The name of the node of a row."""
         return self._problem.existing_nodes.nodes[row].name
-
-    def _pods_to_reschedule(self, row: int) -> Queue:
-        return [bound_pod for bound_pod in self._problem.bound_pods[row] if bound_pod[0].reschedulable]
 
     def _spreads_of(self, shape: PodShape) -> tuple[SpreadCounts, ...]:
         rules = (self._topology.rules(level) for level in self._topology.preference_levels(shape))
@@ -157,7 +162,10 @@ class RemovalSimulation:
     def _queue(self, rows: Sequence[int], bounds: Bounds) -> Queue:
         """The pods of these rows to reschedule, in the order they are placed."""
         pods_to_reschedule = [
-            entry for row in rows for entry in self._pods_by_row[row] if entry[0].key not in bounds.staying
+            entry
+            for row in rows
+            for entry in self._pods_by_row[row]
+            if not bounds.staying or entry[0].key not in bounds.staying
         ]
         return sorted(pods_to_reschedule, key=scheduling_order)
 
@@ -174,6 +182,8 @@ class RemovalSimulation:
 
     def _purchasable_without(self, rows: Sequence[int]) -> Purchasable:
         """What may be launched to replace these rows; they do not count against limits."""
+        if not self._problem.limits.remaining:
+            return self._purchasable
         return self._purchasable.without([self._problem.existing_nodes.nodes[row] for row in rows])
 
     def stalled(self, rows: Sequence[int], permits: EvictionPermits, bounds: Bounds) -> Pod | None:
@@ -208,19 +218,34 @@ class RemovalSimulation:
     def _with_limits(self, row: int, removal: Removal) -> Removal:
         """The removal, with the limits that prevent it if there are any."""
         price = removal.price
-        if removal.blocker is None or price is None or not self._purchasable_without((row,)).restricted:
+        if removal.blocker is None or price is None or not self._problem.limits.remaining:
             return removal
-        removed_pods = self._removed_pods(sorted(self._pods_by_row[row], key=scheduling_order))
+        if not self._purchasable_without((row,)).restricted:
+            return removal
+        removed_pods = self._removed_from(row)
         limits = self._blocking_limits((row,), removed_pods, Bounds(below=price, max_drafts=1))
         return msgspec.structs.replace(removal, limits=limits) if limits else removal
 
     def _simulate_one(self, row: int) -> Removal:
+        """The removal of one node. If one of an equal node is known, it is not simulated again."""
         price = self._price(row)
         if not self._pods_by_row[row]:
             return Removal("delete", price)
-        removed_pods = self._removed_pods(sorted(self._pods_by_row[row], key=scheduling_order))
+        removed_pods = self._removed_from(row)
+        if row not in self._shared_keys:
+            self._shared_keys[row] = self._shared.key(row, removed_pods)
+        key = self._shared_keys[row]
+        if key is None:
+            return self._simulate_row(row, removed_pods, price)
+        known = self._shared.find(key, removed_pods, price)
+        if known is None:
+            known = self._simulate_row(row, removed_pods, price)
+            self._shared.keep(key, removed_pods, known)
+        return known
+
+    def _simulate_row(self, row: int, removed_pods: PodsToReschedule, price: float | None) -> Removal:
         purchase = PurchaseTerms(price, self._purchasable_without((row,)))
-        blocker = self._quick_reject.find_blocker(row, removed_pods.queue, purchase)
+        blocker = self._quick_reject.find_blocker(row, removed_pods, purchase)
         if blocker is not None:
             return Removal("stay", price, blocker=blocker)
         trail = self._simulate((row,), self._single_node_fit(purchase), removed_pods)
@@ -234,9 +259,18 @@ class RemovalSimulation:
             self._solver_state, purchase.purchasable, below=purchase.below or 0.0, max_drafts=max_drafts
         )
 
+    def _removed_from(self, row: int) -> PodsToReschedule:
+        """The pods of one row to reschedule, in the order they are placed; read again when the pods change."""
+        known = self._queues.get(row)
+        if known is None:
+            queue = sorted(self._pods_by_row[row], key=scheduling_order)
+            known = self._queues[row] = self._removed_pods(queue)
+        return known
+
     def _removed_pods(self, queue: Queue) -> PodsToReschedule:
-        shapes = [shape for _, shape in queue]
-        return PodsToReschedule(queue, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]])))
+        shapes = dict.fromkeys([shape for _, shape in queue])
+        spreads = tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]]))
+        return PodsToReschedule(queue, tuple(shapes), spreads, tuple(self._plain_runs.split(queue)))
 
     def _simulate(self, rows: Sequence[int], placer: PodPlacer, removed_pods: PodsToReschedule) -> SimulationResult:
         """Remove these rows, place the pods, and undo everything."""
@@ -245,24 +279,26 @@ class RemovalSimulation:
         for row in rows:
             solver_state.remove(row, removed_pods.spreads)
         trail = SimulationResult()
-        trail.blocker = self._find_unplaced(placer, removed_pods.queue, trail)
+        trail.blocker = self._find_unplaced(placer, removed_pods, trail)
         trail.drafts = tuple(solver_state.drafts)
         solver_state.undo(mark)
         return trail
 
-    def _find_unplaced(self, placer: PodPlacer, queue: Queue, trail: SimulationResult) -> Pod | None:
+    def _find_unplaced(self, placer: PodPlacer, pods: PodsToReschedule, trail: SimulationResult) -> Pod | None:
         """Place all pods; returns a pod that nothing accepts, or None."""
-        waiting: list[tuple[Pod, PodShape]] = []
+        waiting: list[Entry] = []
         single_node_fit = placer if isinstance(placer, SingleNodeFit) else None
-        for pod, shape in queue:
-            plain = self._plain[shape] if single_node_fit is not None else None
-            if single_node_fit is not None and plain is not None:
-                if not single_node_fit.place_plain(pod, shape, plain):
-                    return pod
+        for step in pods.queue if single_node_fit is None else pods.steps:
+            if isinstance(step, PlainRun):
+                assert single_node_fit is not None, "a queue has no runs"
+                unfit = single_node_fit.place_run(step)
+                if unfit is not None:
+                    return unfit
                 continue
             unfit = single_node_fit.add_collected() if single_node_fit is not None else None
             if unfit is not None:
                 return unfit
+            pod, shape = step
             found = placer.place(pod, shape)
             if isinstance(found, int):
                 trail.rows.add(found)
@@ -308,8 +344,10 @@ class RemovalSimulation:
             return False
         if not self._topology.record_move(row, [*left.elements()], [*come.elements()]):
             return False
+        self._queues.pop(row, None)
+        self._shared_keys.pop(row, None)
         if row in self._pods_by_row:
-            self._pods_by_row[row] = self._pods_to_reschedule(row)
+            self._pods_by_row[row] = self._problem.reschedulable_pods(row)
             if any(shape not in self._has_rules for _, shape in self._pods_by_row[row]):
                 return False
         solver_state.replace_pods(row, left.elements(), come.elements())
@@ -326,6 +364,7 @@ class RemovalSimulation:
         if everything:
             self._removals.clear()
             self._sets.clear()
+            self._shared.clear()
         else:  # the results of the row name its pods
             self._removals.pop(row, None)
             self._sets = {
@@ -352,6 +391,6 @@ class RemovalSimulation:
         return Counter(self._problem.counted_shapes(row))
 
     def _price(self, row: int) -> float | None:
-        node = self._problem.existing_nodes.nodes[row]
-        offering = self._problem.snapshot.offering_of(node)
-        return offering.price if offering is not None else None
+        if row not in self._prices:
+            self._prices[row] = self._problem.snapshot.price_of(self._problem.existing_nodes.nodes[row])
+        return self._prices[row]

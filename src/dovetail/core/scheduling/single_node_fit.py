@@ -6,12 +6,17 @@ they fit together. So plain pods are collected, and added to the draft in one st
 end of the run. That turns many checks of instance types into one.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from dovetail.core.scheduling.draft import Draft, DraftStep
 from dovetail.core.scheduling.draft_fit import Attempt, fit
 from dovetail.core.scheduling.node_affinity import ANYWHERE
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
+from dovetail.core.scheduling.problem import Problem
+from dovetail.core.scheduling.removal import Entry, PlainRun, Queue
+from dovetail.core.scheduling.resource_vector import Need
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
@@ -20,32 +25,39 @@ from dovetail.model.pod import Pod
 class SingleNodeFit(PodPlacer):
     """Placement that collects plain pods for its only draft."""
 
-    def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> bool:
-        """Place a plain pod on a row, or collect it for the draft; False if neither is possible.
+    def place_run(self, run: PlainRun) -> Pod | None:
+        """Place plain pods on rows, and collect the others for the draft; returns a pod that neither takes, or None.
 
-        Whether the draft holds the collected pods is found by `add_collected`.
+        Each pod of a run would be tried on the same rows with the same need, so a row is filled in one step, and once
+        no row has room for one of them, none has room for the next. Whether the draft holds the collected pods is found
+        by `add_collected`.
         """
-        row = self._first_row(shape, level)
-        if row is not None:
-            self.solver_state.fill(shape, row)
-            return True
-        if self.solver_state.drafts:
-            self._collected.append((pod, shape))
-            return True
-        attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
-        return self._open(pod, attempt) is not None
+        placed, number = 0, len(run.entries)
+        while placed < number:
+            row = self._first_row(run.candidates, run.need)
+            if row is None:
+                break
+            placed += self.solver_state.fill_up(run.need, row, number - placed)
+        for pod, shape in run.entries[placed:]:
+            if self.solver_state.drafts:
+                self._collected.append((pod, shape))
+                continue
+            (level,) = self.solver_state.topology.preference_levels(shape)
+            attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
+            if self._open(pod, attempt) is None:
+                return pod
+        return None
 
-    def _first_row(self, shape: PodShape, level: PreferenceLevel) -> int | None:
-        solver_state = self.solver_state
-        candidates = solver_state.problem.candidates(shape, level)
-        free, removed, known = solver_state.free, solver_state.removed, id(candidates)
+    def _first_row(self, candidates: Sequence[int], need: Need) -> int | None:
+        """The first row with room for one more pod of this need; rows before it stay full for the rest of the run."""
+        free, removed, known = self.solver_state.free, self.solver_state.removed, id(candidates)
         for position in range(self._start.get(known, 0), len(candidates)):
             row = candidates[position]
             if row in removed:
                 continue
             left = free.get(row)
             if left is not None:
-                for column, amount in shape.need:
+                for column, amount in need:
                     if left[column] < amount:
                         break
                 else:
@@ -110,6 +122,46 @@ class SingleNodeFit(PodPlacer):
                 return pod
             self._take(0, [(pod, shape)], step)
         raise AssertionError("pods that fit one after the other fit together")
+
+
+class PlainRuns:
+    """Splits queues into runs of plain pods. `levels` has the only level of plain shapes; shapes may be added to it."""
+
+    def __init__(self, problem: Problem, levels: Mapping[PodShape, PreferenceLevel | None]) -> None:
+        self._problem = problem
+        self._levels = levels
+        self._groups: dict[PodShape, int] = {}  # of plain shapes; -1 for others
+
+    def split(self, queue: Queue) -> Iterator[PlainRun | Entry]:
+        """The queue in order, with plain pods that follow each other in one run if their candidate rows are the same.
+
+        Pods with the same candidate rows need the same.
+        """
+        group, together = -1, list[Entry]()
+        for entry in queue:
+            shape = entry[1]
+            found = self._groups[shape] if shape in self._groups else self._group(shape)
+            if together and found != group:
+                yield self._run(group, together)
+                together = []
+            group = found
+            if found < 0:
+                yield entry
+            else:
+                together.append(entry)
+        if together:
+            yield self._run(group, together)
+
+    def _group(self, shape: PodShape) -> int:
+        level = self._levels[shape]
+        group = self._groups[shape] = -1 if level is None else self._problem.candidate_group(shape, level)
+        return group
+
+    def _run(self, group: int, entries: list[Entry]) -> PlainRun:
+        shape = entries[0][1]
+        level = self._levels[shape]
+        assert level is not None, "the pods of a run are plain"
+        return PlainRun(self._problem.candidates(shape, level), group, shape.need, tuple(entries))
 
 
 def plain_level(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:

@@ -18,6 +18,7 @@ from dovetail.core.scheduling.existing_nodes import hard
 from dovetail.core.scheduling.host_ports import HostPort
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.problem import Problem
+from dovetail.core.scheduling.resource_vector import Need
 from dovetail.core.scheduling.topology import Topology
 from dovetail.core.scheduling.topology_counts import AntiAffinityCounts, Domain, Journal, SpreadCounts, TopologyCounts
 from dovetail.model.labels import HOSTNAME
@@ -56,6 +57,17 @@ class SolverState:
         for column, amount in shape.need:
             left[column] -= amount
         self.journal.put(self.free, row, left)
+
+    def fill_up(self, need: Need, row: int, most: int) -> int:
+        """As `fill` for up to `most` pods of one need, as many as fit; how many did."""
+        left = list(self.free.get(row) or self.problem.free[row])
+        for column, amount in need:
+            fitting = left[column] // amount
+            most = min(most, fitting)
+        for column, amount in need:
+            left[column] -= amount * most
+        self.journal.put(self.free, row, left)
+        return most
 
     def place(self, shape: PodShape, row: int) -> None:
         """Place a pod on a row: resources, ports, volumes, topology counts."""

@@ -15,7 +15,9 @@ from dovetail.core.disruption.methods.base import waiting
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import UNLIMITED
+from dovetail.model.cached import once
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
+from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import GRACE_PERIOD, SPOT_TO_SPOT, Refusal, RefusalCode
 
@@ -25,11 +27,16 @@ SPOT_FLEXIBILITY = 15
 
 def disabled(candidate: Candidate) -> Refusal | None:
     """The refusal of a node whose NodePool never consolidates, or None."""
-    after = candidate.pool.spec.disruption.consolidate_after
-    code = RefusalCode.STATIC if candidate.pool.static else RefusalCode.CONSOLIDATION_DISABLED
-    if candidate.pool.static or (after is not None and after.never):
-        return Refusal(code, candidate.ref, permanent=True, nodepool=candidate.pool.name)
-    return None
+    code = _disabled_as(candidate.pool)
+    return Refusal(code, candidate.ref, permanent=True, nodepool=candidate.pool.name) if code is not None else None
+
+
+@once
+def _disabled_as(pool: NodePool) -> RefusalCode | None:
+    after = pool.spec.disruption.consolidate_after
+    if pool.static:
+        return RefusalCode.STATIC
+    return RefusalCode.CONSOLIDATION_DISABLED if after is not None and after.never else None
 
 
 def settling(candidate: Candidate, context: PassContext) -> Refusal | None:
