@@ -12,6 +12,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, running, shielded, worker
 from builders import HUGE, LARGE, NOON, SMALL, build, daemon_set, instance_type, node
+from dovetail.core.disruption.candidates import CandidateCache
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET
 from dovetail.model.kube_object import Key
@@ -122,6 +123,12 @@ def test_a_daemon_set():
     sees(with_agent, NOTHING, ALONE, REPLACED)
 
 
+def test_a_daemon_set_that_is_deleted():
+    """The catalog is its own: all planners share tables of instance types, and this one must be made here first."""
+    without = replace(ALONE, catalogs={"default": (instance_type("m.small", "2", "8Gi", 0.3), LARGE, HUGE)})
+    sees(replace(without, daemon_sets=(daemon_set(cpu="1500m"),)), NOTHING, without, REPLACED)
+
+
 def test_the_labels_of_another_node():
     picky = web(spec={"nodeSelector": {"disk": "ssd"}})
     before, after = (beside(unmanaged(labels={"disk": disk}), picky) for disk in ("ssd", "hdd"))
@@ -189,7 +196,20 @@ def budget(app):
 
 def test_the_selector_of_a_pod_disruption_budget():
     labeled = web(metadata={"labels": {"app": "web"}})
-    sees(alone(labeled, pdbs=[budget("other")]), REPLACED, alone(labeled, pdbs=[budget("web")]), NOTHING)
+    other = alone(labeled, pdbs=[budget("other")])
+    guarded = replace(other, pdbs=(budget("web"),))
+    sees(other, REPLACED, guarded, NOTHING)
+    sees(guarded, NOTHING, other, REPLACED)
+
+
+def test_the_facts_of_a_node_follow_the_selectors():
+    """Asked directly: a plan reads the facts of the nodes it removes a second time."""
+    other = alone(web(metadata={"labels": {"app": "web"}}), pdbs=[budget("other")])
+    (on_a,) = other.nodes
+    cache = CandidateCache()
+    for app, selecting in (("other", []), ("web", [(0,)]), ("other", [])):
+        cache.use_snapshot(replace(other, pdbs=(budget(app),)))
+        assert [pdbs for _, pdbs in cache.facts(on_a).pods_with_pdbs] == selecting
 
 
 def test_the_zone_of_a_volume():
