@@ -210,12 +210,12 @@ class Provisioner:
 
     async def provision(self) -> ProvisioningPlan:
         """Plan once, create the planned NodeClaims, and publish events."""
-        async with self._context.launch_lock:
-            with self._context.tracer.span("provisioning pass") as span:
+        with self._context.tracer.span("provisioning pass") as span:
+            async with self._context.launch_lock:
                 plan = await self._provision()
-                if self._context.tracer.enabled:
-                    span.set(**provisioning_facts(plan))
-            return plan
+            if self._context.tracer.enabled:
+                span.set(**provisioning_facts(plan))
+        return plan
 
     async def _provision(self) -> ProvisioningPlan:
         context, span = self._context, self._context.tracer.span

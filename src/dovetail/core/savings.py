@@ -277,9 +277,7 @@ class _Reckoning:
         for node in removal.removed:
             for part in self._parts.get(self._launched_by.get(node.nodeclaim, ""), ()):
                 if not part.closed:
-                    part.lose(part.left, at)
-                    if part.rate > -LEAST and not part.in_place:
-                        self._close(part, at)
+                    part.lose(part.left, at)  # it stays open: what is launched next may be more than was missing
             if removal.reason in LOST:
                 for part in [part for part in self._open if part.kind == _kind(node)]:
                     part.lose(max(0.0, part.left) / (node.peers or 1), at)

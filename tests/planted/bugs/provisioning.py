@@ -42,10 +42,10 @@ BUGS = (
         says="Provisioning does not wait for the launches of a command: both use the same capacity below a limit.",
         file="controllers/provisioner.py",
         before="""\
-        async with self._context.launch_lock:
-            return await self._provision()
+            async with self._context.launch_lock:
+                plan = await self._provision()
 """,
-        after="        return await self._provision()\n",
+        after="            plan = await self._provision()\n",
         tests=("tests/scenarios/test_limits.py",),
     ),
     Bug(
