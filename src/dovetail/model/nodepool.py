@@ -30,7 +30,19 @@ from dovetail.model.taints import Taint
 DEFAULT_EXPIRE_AFTER = Delay.parse("720h")
 
 
-class _AbsentList(tuple[Any, ...]):
+class _Absent:
+    """A value that was not written. It does not equal an empty one, because the hashes of their NodePools differ."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+class _AbsentList(_Absent, tuple[Any, ...]):
     """An empty list that was not written."""
 
     __slots__ = ()
@@ -39,8 +51,13 @@ class _AbsentList(tuple[Any, ...]):
 class _AbsentMap(dict[str, str]):
     """An empty map that was not written."""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _AbsentMap)
 
-class _AbsentRequirements(tuple["NodeRequirement", ...]):
+    __hash__ = dict.__hash__  # none
+
+
+class _AbsentRequirements(_Absent, tuple["NodeRequirement", ...]):
     """No requirements, and none written: an empty list is written as such, because the CRD requires the field."""
 
     __slots__ = ()

@@ -33,6 +33,8 @@ def test_an_empty_list_or_map_is_not_an_absent_one_after_writing_and_reading():
         pool = nodepool(**field)
         again = codec.from_plain(NODE_POOL, codec.to_plain(NODE_POOL, pool))
         assert template_hash(again) == template_hash(pool) != template_hash(nodepool())
+        assert again == pool, "what is cached by the value of a NodePool has the hash of that NodePool"
+        assert pool != nodepool()
 
 
 def test_the_default_expiration_is_hashed_as_if_it_were_written():

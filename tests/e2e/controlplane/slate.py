@@ -4,11 +4,12 @@ Nobody else may be acting: finalizers are taken off by force, since the controll
 CRDs stay (a test may count on them), and so does what Kubernetes itself made.
 """
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from e2e.controlplane.api import Api
+from e2e.controlplane.api import Api, eventually
 
 BUILT_IN_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
@@ -48,7 +49,7 @@ _AT_ONCE = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
 
 
 def wipe(api: Api, within: float = 30.0) -> None:
-    """Delete until nothing is left. Namespaces of tests are told to go but not waited for; it takes them seconds."""
+    """Delete until nothing is left. Namespaces are waited for if another test may create one of that name."""
     deadline = time.monotonic() + within
     while leftovers := list(_delete_all(api)):
         assert time.monotonic() < deadline, f"still there after {within:g} s: {leftovers}"
@@ -59,6 +60,13 @@ def wipe(api: Api, within: float = 30.0) -> None:
             api.delete(f"/api/v1/namespaces/{name}")
     for namespace in ("default", "kube-system"):
         api.delete(f"/api/v1/namespaces/{namespace}/events")
+    eventually(lambda: not _reused_namespaces(api), "namespaces are gone", within=within)
+
+
+def _reused_namespaces(api: Api) -> list[str]:
+    """Namespaces without a number of their own: in one that is terminating nothing can be created."""
+    names = [each["metadata"]["name"] for each in api.items("/api/v1/namespaces")]
+    return [name for name in names if name not in BUILT_IN_NAMESPACES and not re.fullmatch(r".*-\d+", name)]
 
 
 def _delete_all(api: Api) -> Iterator[str]:
