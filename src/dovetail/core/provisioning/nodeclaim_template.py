@@ -15,6 +15,7 @@ from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import count_values
 from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS, CandidateType
 from dovetail.model.catalog import InstanceType
+from dovetail.model.duration import Duration
 from dovetail.model.kube_object import ObjectMeta, OwnerReference
 from dovetail.model.labels import (
     CAPACITY_TYPE,
@@ -36,21 +37,26 @@ NEVER_ON_CLAIMS = (HOSTNAME, *LIFECYCLE_LABELS)
 
 
 def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
-    """The NodeClaim of a draft. `backoffs` are the recorded failed launches."""
+    """The NodeClaim of a draft. `backoffs` are the recorded failed launches.
+
+    The spec has the form that Go types give it when they read and write it: it is immutable, so an update by a Go
+    client, such as Karpenter after a hand-over, would be refused if it changed `[]`, `0.5` or `1h`.
+    """
     pool = draft.template.pool
     template = pool.spec.template.spec
+    period = template.termination_grace_period
     ordered = draft.choices[:MAX_TYPES]
     types = [each.type for each in ordered]
     relaxed = _relaxed_min_values(draft, types)
     return NodeClaim(
         metadata=_metadata(draft, backoffs, {MIN_VALUES_RELAXED: "true"} if _are_lower(relaxed, pool) else {}),
         spec=NodeClaimSpec(
-            taints=template.taints,
-            startup_taints=template.startup_taints,
+            taints=tuple(template.taints),  # plain tuples: an absent list stays absent
+            startup_taints=tuple(template.startup_taints),
             requirements=_requirements(draft, types, relaxed),
-            resources=ClaimResources(requests=add(draft.requests, _least_overhead(ordered))),
+            resources=ClaimResources(requests=_canonical(add(draft.requests, _least_overhead(ordered)))),
             node_class_ref=template.node_class_ref.as_v1,
-            termination_grace_period=template.termination_grace_period,
+            termination_grace_period=period and Duration.of(period.span),
             expire_after=pool.hard_expire_after,
             kubelet=template.kubelet,
         ),
@@ -103,6 +109,10 @@ def _capacity_types(draft: Draft, types: list[InstanceType]) -> set[str]:
             else:
                 refused.add(each.requirements)
     return found
+
+
+def _canonical(amounts: Resources) -> Resources:
+    return {name: Quantity(amount.nano, binary=amount.binary) for name, amount in amounts.items()}
 
 
 def _least_overhead(choices: Sequence[CandidateType]) -> Resources:
