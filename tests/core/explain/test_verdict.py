@@ -111,6 +111,24 @@ def test_a_budget_is_blamed_for_a_node_that_leaves_without_it():
     assert [each.refusal.code for each in found.obstacles] == ["Budget"]
 
 
+HELD = [{"nodes": "100%"}, {"nodes": "0", "reasons": ["Drifted"]}]
+
+
+def test_a_budget_of_zero_that_alone_keeps_a_drifted_node_is_the_verdict():
+    """Consolidation may become possible at any time, but with a wider budget drift takes the node now."""
+    nodes = [drifted("a", running("web", "a", cpu="4")), worker("b", running("api", "b", cpu="4"))]
+    found = cluster(*nodes, pools=[free(budgets=HELD, template=ON_DEMAND)])
+    assert planned(cluster(*nodes, pools=[free(template=ON_DEMAND)])) == [("drift", ["a"])]
+    assert line(found) == "Stays: budget 2 of 2 ('0') of nodepool default allows 0 of 2 nodes"
+    assert not verdict(found).permanent
+
+
+def test_a_budget_of_zero_does_not_hide_that_another_way_opens_at_a_known_time():
+    held = [*HELD, {**CLOSED_TILL_TWO, "reasons": ["Empty", "Underutilized"]}]
+    found = cluster(drifted("a"), worker("b", running("api", "b", cpu="4")), pools=[free(budgets=held)])
+    assert line(found).startswith("Can leave from 14:00 UTC by emptiness")
+
+
 def full_nodes(number):
     """Nodes that no method can remove: each is full, and no cheaper one is sold."""
     return [worker(f"n{each}", running(f"x{each}", f"n{each}", cpu="3500m")) for each in range(number)]
