@@ -89,7 +89,7 @@ def find_verdict(
         at=known,
         permanent=for_good and not can_leave and removed_at is None,
         obstacles=obstacles,
-        expires_at=due_at,
+        expires_at=due_at if not can_leave or best.view.method != Expiration.name else None,
     )
 
 
