@@ -45,6 +45,13 @@ def test_a_saving_is_not_known_without_the_price_of_the_node(unpriced):
     assert text in asked(unpriced, "top", "--once")[2]
 
 
+def test_the_cost_says_how_many_prices_it_lacks(unpriced):
+    assert (
+        "  at least $1.000/h $730.00 a month without 1 node of unknown price  " in asked(unpriced, "top", "--once")[1]
+    )
+    assert "the price of" not in asked(OFFICE, "top", "--once")[1]
+
+
 def test_the_document_of_a_plan_counts_nodes_of_unknown_price(unpriced):
     document = json.loads("\n".join(asked(unpriced, "plan", "-o", "json")))
     assert (document["unpricedNodes"], [each["unpricedNodes"] for each in document["commands"]]) == (1, [1])
