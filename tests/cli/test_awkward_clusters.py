@@ -10,10 +10,11 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, running, worker
+from acceptance.fleet import BLOCKING, ON_DEMAND, cluster, drifted, free, owned, pdb, running, worker
 from builders import build, pod
 from docs.pages import ROOT
 from dovetail.cli.app import app
+from dovetail.cli.view.until_stable import span_text
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.pause import PAUSE
@@ -66,7 +67,7 @@ def unreadable(kept):
 
 def test_an_unreadable_budget_holds_the_nodes_of_its_pool_back(unreadable):
     line = asked(unreadable, "explain", "nodepool", "default")[1]
-    assert line.startswith("Held back by a budget: nodepool default has a budget that cannot be understood")
+    assert line.startswith("Held back by a budget: NodePool default has a budget that cannot be understood")
     assert line.endswith("(on 2 nodes)")
 
 
@@ -83,7 +84,7 @@ def test_a_budget_that_alone_keeps_a_drifted_node_is_blamed(kept):
     nodes = [drifted("a", running("web", "a", cpu="4")), worker("b", running("api", "b", cpu="4"))]
     path = kept(cluster(*nodes, pools=[free(budgets=budgets, template=ON_DEMAND)]))
     line = asked(path, "explain", "nodepool", "default")[1]
-    assert line == ("Held back by a budget: budget 2 of 2 ('0') of nodepool default allows 0 of 2 nodes (on node a)")
+    assert line == ("Held back by a budget: budget 2 of 2 ('0') of NodePool default allows 0 of 2 nodes (on node a)")
 
 
 def test_a_paused_nodepool_is_the_first_line(kept):
@@ -174,3 +175,30 @@ def test_a_drain_without_dates_has_no_column_for_them():
 
 def asked_of_drain(path, node):
     return CliRunner().invoke(app, ["drain", node, "--dry-run", "--snapshot", str(path)]).stdout.splitlines()
+
+
+def test_a_budget_that_is_used_up_names_the_node_that_uses_it(kept):
+    """b is not ready, which uses the budget of one node; a is empty and could leave."""
+    path = kept(cluster(worker("a"), worker("b", ready=False), pools=[free(budgets=[{"nodes": "1"}])]))
+    line = asked(path, "explain", "node", "a")[0]
+    assert "budget '1' of NodePool default allows 1 of 2 nodes, in use by node b" in line
+
+
+def test_the_calendar_of_an_unreadable_budget_begins_with_it(unreadable):
+    lines = CliRunner().invoke(app, ["budgets", "default", "--snapshot", str(unreadable)]).stdout.splitlines()
+    assert lines[0].startswith("Blocked: a budget is invalid, so nothing is disrupted: spec.disruption.budgets[1]")
+
+
+def test_a_drain_says_first_whether_it_would_end(kept):
+    blocked = cluster(worker("a", running("web", "a")), worker("b"), pdbs=[pdb(**BLOCKING)])
+    assert " would not end: stuck, " in asked_of_drain(kept(blocked), "a")[0]
+    later = cluster(worker("a", running("web", "a")), worker("b"), pdbs=[pdb()])
+    assert " would end once its obstacles do: slow, " in asked_of_drain(kept(later), "a")[0]
+    assert (
+        " would end: moving, " in asked_of_drain(kept(cluster(worker("a", running("web", "a")), worker("b"))), "a")[0]
+    )
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(45, "45 seconds"), (646, "10 min 46 s"), (7260, "2 h 1 min")])
+def test_the_time_until_nothing_changes_is_in_whole_units(seconds, text):
+    assert span_text(seconds) == text

@@ -123,7 +123,7 @@ def test_a_reason_shows_why_its_methods_leave_nodes_alone():
     found = document("--snapshot", EXAMPLE, "--reason", "empty")
     assert [each["nodes"] for each in found["commands"]] == [["batch-1"]]
     because = {each["node"]: each["because"] for each in found["leftAlone"]}
-    assert because["batch-2"].startswith("budget '1' of nodepool batch allows 1 node")
+    assert because["batch-2"].startswith("budget '1' of NodePool batch allows 1 node")
     assert "batch-3" not in because  # it runs a pod: emptiness does not apply
     assert all(set(each["why"]) == {"emptiness"} for each in found["leftAlone"])
     assert document("--snapshot", EXAMPLE, "--reason", "Underutilized")["commands"] == []

@@ -43,7 +43,7 @@ def test_a_wider_budget_lets_a_second_node_leave():
     assert (found["before"]["costPerHourAfter"], found["after"]["costPerHourAfter"]) == (9.0, 8.0)
     (unblocked,) = found["unblocked"]
     assert unblocked["node"] == "batch-2"
-    assert unblocked["before"].startswith("Can leave in a later pass by emptiness: budget '1' of nodepool batch")
+    assert unblocked["before"].startswith("Can leave in a later pass by emptiness: budget '1' of NodePool batch")
     assert unblocked["after"] == "delete (Empty)"
     assert (found["blocked"], found["otherCommand"], found["otherObstacle"]) == ([], [], [])
     assert [each["effect"] for each in found["settings"]] == ["plan"]
@@ -101,7 +101,7 @@ def test_a_node_that_one_obstacle_keeps_instead_of_another_is_shown():
     assert other["node"] == "general-2"
     closed = (
         "Can leave from 17:10 UTC by single-node consolidation: "
-        "budget 3 of 3 ('0') of nodepool general allows 0 of 4 nodes until 17:10 UTC"
+        "budget 3 of 3 ('0') of NodePool general allows 0 of 4 nodes until 17:10 UTC"
     )
     assert other["before"] == f"{closed}; inside its consolidateAfter window until 12:10 UTC"
     assert other["after"] == closed

@@ -120,7 +120,7 @@ def _node_text(console: Console, explained: NodeExplanation, *, full: bool) -> N
     draw_verdict(console, explained.verdict, explained.at)
     labels = explained.node.labels
     facts = ", ".join(filter(None, (labels.get(key, "") for key in (INSTANCE_TYPE, CAPACITY_TYPE, ZONE))))
-    pool = f" of nodepool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
+    pool = f" of NodePool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
     console.print(f"Node {explained.node.name}{pool} at {stamp(explained.at)}", style="bold")
     console.print(f"{facts}{', ' if facts else ''}{counted(len(explained.node.pods), 'pod')}", style="dim")
     if explained.repair is not None:
