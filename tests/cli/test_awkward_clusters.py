@@ -8,13 +8,18 @@ import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from acceptance.fleet import BLOCKING, ON_DEMAND, cluster, drifted, free, owned, pdb, running, worker
 from builders import build, pod
 from docs.pages import ROOT
 from dovetail.cli.app import app
+from dovetail.cli.view.explain import draw_node
 from dovetail.cli.view.until_stable import span_text
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.explain.node import explain_node
+from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.pause import PAUSE
@@ -202,3 +207,13 @@ def test_a_drain_says_first_whether_it_would_end(kept):
 @pytest.mark.parametrize(("seconds", "text"), [(45, "45 seconds"), (646, "10 min 46 s"), (7260, "2 h 1 min")])
 def test_the_time_until_nothing_changes_is_in_whole_units(seconds, text):
     assert span_text(seconds) == text
+
+
+def test_a_long_obstacle_wraps_below_its_text(capsys):
+    found = read_snapshot_file(OFFICE)
+    node = next(each for each in found.nodes if each.name == "general-3")
+    console = Console(width=40, force_terminal=False)
+    draw_node(console, explain_node(node, PassContext(found)), full=True)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    wrapped = lines[lines.index("  1. protected by pod ci/build-7 until") + 1]
+    assert wrapped == "     14:00 UTC"
