@@ -65,3 +65,17 @@ def test_a_node_can_be_named_as_for_kubectl(ledger):
     assert printed("history", "node/n0", "--ledger", str(ledger)) == printed(
         "history", "--node", "n0", "--ledger", str(ledger)
     )
+
+
+def test_a_ledger_alone_explains_a_node_that_is_gone(ledger, monkeypatch, tmp_path):
+    """Without a kubeconfig there is no cluster to ask."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    first, *_ = printed("explain", "node", "n0", "--ledger", str(ledger)).splitlines()
+    assert first.startswith("Node n0: Removed ")
+    assert first.endswith(", decision id0.")
+    result = CliRunner().invoke(app, ["explain", "node", "ghost", "--ledger", str(ledger)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: no kubeconfig: ")
+    assert f"The ledger {ledger} has no decision that removed it." in result.stderr
