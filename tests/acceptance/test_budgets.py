@@ -247,4 +247,4 @@ def test_action_controls_add_their_budgets_to_the_list():
 def test_the_refusal_names_the_budget_that_binds():
     pool = nodepool(disruption={"budgets": [{"nodes": "80%"}, {"nodes": "1", "action": "Emptiness"}]})
     refusal = said(cluster(worker("a"), worker("b"), pools=[pool]), "emptiness", "b")
-    assert wording.message(refusal) == "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it"
+    assert wording.message(refusal) == "budget '1' of NodePool default allows 1 for Empty: 0 in use, 1 ahead of it"

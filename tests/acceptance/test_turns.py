@@ -66,7 +66,7 @@ def test_commands_that_start_together_share_the_budget():
     assert [command.candidates[0].name for command in plan.commands] == ["a", "b"]
     (refusal,) = plan.refusals_by_method["single-node"]
     assert refusal.object.name == "c"
-    assert wording.message(refusal) == "budget '2' of nodepool default allows 2 for Underutilized: 2 in use"
+    assert wording.message(refusal) == "budget '2' of NodePool default allows 2 for Underutilized: 2 in use"
 
 
 def test_a_proposal_that_would_fail_its_validation_is_no_command():

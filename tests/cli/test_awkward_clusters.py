@@ -8,12 +8,18 @@ import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, running, worker
+from acceptance.fleet import BLOCKING, ON_DEMAND, cluster, drifted, free, owned, pdb, running, worker
 from builders import build, pod
 from docs.pages import ROOT
 from dovetail.cli.app import app
+from dovetail.cli.view.explain import draw_node
+from dovetail.cli.view.until_stable import span_text
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.explain.node import explain_node
+from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.pause import PAUSE
@@ -45,6 +51,13 @@ def test_a_saving_is_not_known_without_the_price_of_the_node(unpriced):
     assert text in asked(unpriced, "top", "--once")[2]
 
 
+def test_the_cost_says_how_many_prices_it_lacks(unpriced):
+    assert (
+        "  at least $1.000/h $730.00 a month without 1 node of unknown price  " in asked(unpriced, "top", "--once")[1]
+    )
+    assert "the price of" not in asked(OFFICE, "top", "--once")[1]
+
+
 def test_the_document_of_a_plan_counts_nodes_of_unknown_price(unpriced):
     document = json.loads("\n".join(asked(unpriced, "plan", "-o", "json")))
     assert (document["unpricedNodes"], [each["unpricedNodes"] for each in document["commands"]]) == (1, [1])
@@ -59,7 +72,7 @@ def unreadable(kept):
 
 def test_an_unreadable_budget_holds_the_nodes_of_its_pool_back(unreadable):
     line = asked(unreadable, "explain", "nodepool", "default")[1]
-    assert line.startswith("Held back by a budget: nodepool default has a budget that cannot be understood")
+    assert line.startswith("Held back by a budget: NodePool default has a budget that cannot be understood")
     assert line.endswith("(on 2 nodes)")
 
 
@@ -76,7 +89,7 @@ def test_a_budget_that_alone_keeps_a_drifted_node_is_blamed(kept):
     nodes = [drifted("a", running("web", "a", cpu="4")), worker("b", running("api", "b", cpu="4"))]
     path = kept(cluster(*nodes, pools=[free(budgets=budgets, template=ON_DEMAND)]))
     line = asked(path, "explain", "nodepool", "default")[1]
-    assert line == ("Held back by a budget: budget 2 of 2 ('0') of nodepool default allows 0 of 2 nodes (on node a)")
+    assert line == ("Held back by a budget: budget 2 of 2 ('0') of NodePool default allows 0 of 2 nodes (on node a)")
 
 
 def test_a_paused_nodepool_is_the_first_line(kept):
@@ -167,3 +180,40 @@ def test_a_drain_without_dates_has_no_column_for_them():
 
 def asked_of_drain(path, node):
     return CliRunner().invoke(app, ["drain", node, "--dry-run", "--snapshot", str(path)]).stdout.splitlines()
+
+
+def test_a_budget_that_is_used_up_names_the_node_that_uses_it(kept):
+    """b is not ready, which uses the budget of one node; a is empty and could leave."""
+    path = kept(cluster(worker("a"), worker("b", ready=False), pools=[free(budgets=[{"nodes": "1"}])]))
+    line = asked(path, "explain", "node", "a")[0]
+    assert "budget '1' of NodePool default allows 1 of 2 nodes, in use by node b" in line
+
+
+def test_the_calendar_of_an_unreadable_budget_begins_with_it(unreadable):
+    lines = CliRunner().invoke(app, ["budgets", "default", "--snapshot", str(unreadable)]).stdout.splitlines()
+    assert lines[0].startswith("Blocked: a budget is invalid, so nothing is disrupted: spec.disruption.budgets[1]")
+
+
+def test_a_drain_says_first_whether_it_would_end(kept):
+    blocked = cluster(worker("a", running("web", "a")), worker("b"), pdbs=[pdb(**BLOCKING)])
+    assert " would not end: stuck, " in asked_of_drain(kept(blocked), "a")[0]
+    later = cluster(worker("a", running("web", "a")), worker("b"), pdbs=[pdb()])
+    assert " would end once its obstacles do: slow, " in asked_of_drain(kept(later), "a")[0]
+    assert (
+        " would end: moving, " in asked_of_drain(kept(cluster(worker("a", running("web", "a")), worker("b"))), "a")[0]
+    )
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(45, "45 seconds"), (646, "10 min 46 s"), (7260, "2 h 1 min")])
+def test_the_time_until_nothing_changes_is_in_whole_units(seconds, text):
+    assert span_text(seconds) == text
+
+
+def test_a_long_obstacle_wraps_below_its_text(capsys):
+    found = read_snapshot_file(OFFICE)
+    node = next(each for each in found.nodes if each.name == "general-3")
+    console = Console(width=40, force_terminal=False)
+    draw_node(console, explain_node(node, PassContext(found)), full=True)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    wrapped = lines[lines.index("  1. protected by pod ci/build-7 until") + 1]
+    assert wrapped == "     14:00 UTC"

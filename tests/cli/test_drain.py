@@ -46,7 +46,7 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
     result = drain(cluster(going, worker("b")), "a", "--manual-deletion", "wait")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, all obstacles are temporary")
+    assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z would end once its obstacles do: slow, all")
     assert "1 pods default/build protected until 14:00 UTC protected by karpenter.sh/do-not-disrupt" in lines
     assert "1 pods default/web evicted next" in lines
     assert "2 daemons default/agent its tier comes later" in lines

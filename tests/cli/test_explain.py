@@ -46,7 +46,7 @@ def explain(tmp_path):
 def test_a_node_lists_the_obstacles_of_every_method_and_their_ends(explain):
     result = explain("node", "general-a", "--full")
     assert result.exit_code == 0
-    assert "Node general-a of nodepool general at 2026-01-05T12:00:00Z" in result.stdout
+    assert "Node general-a of NodePool general at 2026-01-05T12:00:00Z" in result.stdout
     single = result.stdout.partition("single-node (Underutilized)")[2].splitlines()
     assert single[1] == "  1. protected by pod ci/build-7 until 14:00 UTC"
     assert single[2].startswith("  2. budget 2 of 2 ('0') in force allows 0 of 2 nodes")

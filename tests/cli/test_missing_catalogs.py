@@ -140,3 +140,44 @@ def test_a_snapshot_keeps_the_cause(tmp_path):
     path.write_bytes(snapshot_bytes(replace(snapshot(), repair_statements=policies), "yaml", gzipped=True))
     read = read_snapshot_file(path)
     assert (read.missing_catalogs, read.repair_statements) == ({"cloud": CAUSE}, policies)
+
+
+WRITTEN = """\
+apiVersion: dovetail.sh/v1alpha1
+kind: Snapshot
+metadata: {{at: '2026-01-05T12:00:00Z'}}
+objects:
+- apiVersion: karpenter.sh/v1
+  kind: NodePool
+  metadata: {{name: default}}
+  spec: {{template: {{spec: {{requirements: []{ref}}}}}}}
+"""
+"""As written by hand: a NodePool without instance types."""
+
+
+@pytest.mark.parametrize(
+    ("ref", "cause"),
+    [
+        (", nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}", "they are not in the file"),
+        (", nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}", "they are not in the file"),
+        ("", "spec.template.spec.nodeClassRef is not set"),
+    ],
+)
+def test_nothing_is_known_of_a_nodepool_whose_instance_types_the_file_does_not_have(ref, cause, tmp_path):
+    path = tmp_path / "written.yaml"
+    path.write_text(WRITTEN.format(ref=ref))
+    why = f"the instance types and prices of NodePool default are not known: {cause}"
+    for options in ([], ["--summary"]):
+        result = CliRunner().invoke(app, ["plan", "--snapshot", str(path), *options])
+        assert (result.exit_code, result.stderr) == (2, f"Error: {why}\n")
+        assert result.stdout.splitlines()[0] == f"No plan at 2026-01-05T12:00:00Z: {why}."
+        assert "/." not in result.stdout
+        assert "isrupts nothing" not in result.stdout
+        assert "Nothing" not in result.stdout
+        assert "nothing" not in result.stdout
+
+
+def test_the_plan_of_other_nodepools_does_not_hide_that_one_has_none(command):
+    lines = command("plan").stdout.splitlines()
+    assert lines[0].startswith("Plan for 3 nodes at ")
+    assert lines[1].startswith("No plan for the nodes of cloud: ")

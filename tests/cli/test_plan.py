@@ -51,7 +51,7 @@ def test_commands_come_first_then_every_node_left_alone_with_its_refusal(kept):
     told = {
         line.split()[0]: line for line in lines[lines.index("LEFT ALONE  LASTS       LEAVES BY  BECAUSE") + 1 :][:2]
     }
-    assert told["b"].endswith("emptiness  budget '1' of nodepool default allows 1 node, taken by 1 other first")
+    assert told["b"].endswith("emptiness  budget '1' of NodePool default allows 1 node, taken by 1 other first")
     assert told["c"].endswith("-          pod default/x is protected permanently")
     assert (told["b"].split()[1], told["c"].split()[1]) == ("may", "permanent")
     assert lines[-2:] == ["BLOCKED  BY", "c        pod default/x is protected permanently"]

@@ -123,10 +123,22 @@ def test_a_reason_shows_why_its_methods_leave_nodes_alone():
     found = document("--snapshot", EXAMPLE, "--reason", "empty")
     assert [each["nodes"] for each in found["commands"]] == [["batch-1"]]
     because = {each["node"]: each["because"] for each in found["leftAlone"]}
-    assert because["batch-2"].startswith("budget '1' of nodepool batch allows 1 for Empty")
+    assert because["batch-2"].startswith("budget '1' of NodePool batch allows 1 node")
     assert "batch-3" not in because  # it runs a pod: emptiness does not apply
     assert all(set(each["why"]) == {"emptiness"} for each in found["leftAlone"])
     assert document("--snapshot", EXAMPLE, "--reason", "Underutilized")["commands"] == []
+
+
+def test_a_reason_gives_the_same_answers_as_the_whole_plan():
+    """Only consolidation applies to the nodes of NodePool general: none is empty, and none has drifted."""
+
+    def answers(*arguments):
+        left = document("--snapshot", EXAMPLE, *arguments)["leftAlone"]
+        fields = ("because", "until", "permanent", "by")
+        return {each["node"]: [each[one] for one in fields] for each in left if each["node"].startswith("general")}
+
+    assert answers("--reason", "Underutilized") == answers()
+    assert answers("--reason", "Drifted") == {}
 
 
 @pytest.mark.parametrize(

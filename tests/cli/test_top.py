@@ -156,7 +156,7 @@ def test_a_narrow_terminal_keeps_the_most_important_columns(many, width, seen, u
 
 def test_a_wide_terminal_shows_what_each_node_waits_for(many):
     lines, _ = drawn(many, TopView("waits"), 200, 24)
-    assert any("budget '0' of nodepool batch allows 0" in line for line in lines)
+    assert any("budget '0' of NodePool batch allows 0" in line for line in lines)
 
 
 def named(lines):

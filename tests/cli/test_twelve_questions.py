@@ -176,7 +176,7 @@ def test_is_a_budget_blocking():
     """Nodes with pods that may be evicted, in a pool whose window of zero nodes is open. An empty node is not in it."""
     held = [name for name in NODES if pool_of(name) == "general" and pods_on(name) and free_of_pod_blocks(name)]
     line = answer("explain", "nodepool", "general")[1]
-    assert line.startswith("Held back by a budget: budget 2 of 2 ('0') of nodepool general allows 0 of 7 nodes")
+    assert line.startswith("Held back by a budget: budget 2 of 2 ('0') of NodePool general allows 0 of 7 nodes")
     assert line.endswith(f"until {window_ends('general'):%H:%M} UTC (on {len(held)} nodes)")
     assert answer("explain", "nodepool", "batch")[1] == "Held back by a budget: none"
 

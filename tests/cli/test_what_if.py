@@ -43,7 +43,7 @@ def test_a_wider_budget_lets_a_second_node_leave():
     assert (found["before"]["costPerHourAfter"], found["after"]["costPerHourAfter"]) == (9.0, 8.0)
     (unblocked,) = found["unblocked"]
     assert unblocked["node"] == "batch-2"
-    assert unblocked["before"].startswith("budget '1' of nodepool batch allows 1 for Empty")
+    assert unblocked["before"].startswith("Can leave in a later pass by emptiness: budget '1' of NodePool batch")
     assert unblocked["after"] == "delete (Empty)"
     assert (found["blocked"], found["otherCommand"], found["otherObstacle"]) == ([], [], [])
     assert [each["effect"] for each in found["settings"]] == ["plan"]
@@ -99,8 +99,12 @@ def test_a_node_that_one_obstacle_keeps_instead_of_another_is_shown():
     assert not found["planChanges"]
     (other,) = found["otherObstacle"]
     assert other["node"] == "general-2"
-    assert other["before"] == "inside its consolidateAfter window until 2026-01-05T12:10:00Z"
-    assert other["after"] == "budget 3 of 3 ('0') in force allows 0 of 4 nodes"
+    closed = (
+        "Can leave from 17:10 UTC by single-node consolidation: "
+        "budget 3 of 3 ('0') of NodePool general allows 0 of 4 nodes until 17:10 UTC"
+    )
+    assert other["before"] == f"{closed}; inside its consolidateAfter window until 12:10 UTC"
+    assert other["after"] == closed
     assert found["settings"][0]["effect"] == "obstacles"
 
 
@@ -158,7 +162,9 @@ def test_a_field_that_an_annotation_spells_is_set_in_either_spelling(kept, setti
     pool = msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
     found = document(setting, snapshot=kept(cluster(worker("a"), pools=[pool])))
     (blocked,) = found["blocked"]  # the node is a day old
-    assert blocked["after"] == "inside its consolidationGracePeriod until 2026-01-05T13:00:00Z"
+    assert (
+        blocked["after"] == "Can leave from 13:00 UTC by emptiness: inside its consolidationGracePeriod until 13:00 UTC"
+    )
 
 
 def test_a_nodepool_without_nodes_says_so(kept):

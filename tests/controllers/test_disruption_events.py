@@ -45,7 +45,7 @@ PUBLISHED = {
 DIFFERENT = {
     'Node "<node>" has buffer pods': "there are no capacity buffers, so no node has their pods",
     "Can't remove without creating <n> candidates": "the simulation stops at the first pod that needs a second node,"
-    " and that pod is named: Can't replace with a cheaper node: <pod> has no other place",
+    " and that pod is named: Can't replace with a cheaper node: <pod> fits on no other node",
     "Filtering by price: <minValues error>": "what minValues leaves nothing of is not cheaper: Can't replace with a"
     " cheaper node",
     "... ignoring annotation": "an annotation that cannot be understood protects, and its event says so",
@@ -115,7 +115,7 @@ def test_a_claim_without_node_is_told_alone():
 def test_a_drifted_node_whose_pod_has_no_other_place_is_blocked():
     stuck = running("x", "a", cpu="300m", spec={"nodeSelector": {"only": "here"}})
     said = told(cluster(drifted("a", stuck, labels={"only": "here"}))).said("DisruptionBlocked")
-    assert said == on_both("Not all pods would schedule, default/x has no other place")
+    assert said == on_both("Not all pods would schedule, default/x fits on no other node")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_drifted_node_whose_pod_has_no_other_place_is_blocked():
         ),
         (
             cluster(worker("a", running("x", "a"), type_="m.small"), pools=[free(template=ON_DEMAND)]),
-            "Can't replace with a cheaper node: default/x has no other place",
+            "Can't replace with a cheaper node: default/x fits on no other node",
         ),
     ],
 )

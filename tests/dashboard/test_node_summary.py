@@ -50,7 +50,7 @@ def test_a_tile_has_the_reason_of_the_plan():
     assert found["a"]["because"] == "Empty: would be deleted in the next pass"
     assert found["a"]["code"] == "Next"
     assert found["b"]["code"] == "Budget"
-    assert found["b"]["because"] == "budget '1' of nodepool default allows 1 node, taken by 1 other first"
+    assert found["b"]["because"] == "budget '1' of NodePool default allows 1 node, taken by 1 other first"
     assert found["b"]["by"] == "emptiness"
 
 

@@ -127,7 +127,7 @@ def test_it_is_told_on_the_pod_and_the_pool_and_shown_in_metrics():
 
     pool = node_pool(template={"requirements": SMALL})
     on_pod, on_pool, shown = live(story, node_class(), pool, ONE, interference=Webhook(quarantine))
-    assert any("nodepool default launches no node for it before" in message for message in on_pod)
+    assert any("NodePool default launches no node for it before" in message for message in on_pod)
     assert any("example.com/quarantine" in message for message in on_pod)
     assert (on_pool.involved_object.kind, on_pool.type) == ("NodePool", "Warning")
     assert 'dovetail_launches_failed_total{cause="not_fitting",nodepool="default"} 1.0' in shown

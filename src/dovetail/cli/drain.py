@@ -144,11 +144,13 @@ def _preview(node: "ClusterNode", snapshot: "Snapshot", settings: Settings) -> "
 def _print_preview(view: "DrainView", placement: "Placement", output: str) -> None:
     from rich.console import Console
 
-    from dovetail.cli.view.drain import drain_document, draw_drain, draw_placement, placement_document, summary
+    from dovetail.cli.view.drain import drain_document, draw_drain, draw_placement, outcome, placement_document, summary
     from dovetail.cli.view.printing import document_type, print_document, stamp
 
     def draw(console: Console) -> None:
-        console.print(f"Drain of node {view.node.name} at {stamp(view.at)}: {summary(view)}", style="bold")
+        console.print(
+            f"Drain of node {view.node.name} at {stamp(view.at)} {outcome(view)}: {summary(view)}", style="bold"
+        )
         draw_drain(console, view)
         draw_placement(console, placement)
 

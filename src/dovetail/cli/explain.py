@@ -97,6 +97,8 @@ def explain(  # noqa: PLR0913 - one parameter an option
     if watch:
         follow_answers(answer, (kubeconfig, context), settings)
     else:
+        if kind is ResourceKind.NODE and place is not None and settings.ledger:
+            _answer_without_cluster(named, output, settings, place)
         answer(read_snapshot(snapshot, kubeconfig, context, settings))
 
 
@@ -168,6 +170,22 @@ def _print_removed(name: str, now: "datetime", output: str, history: "tuple[Sett
         return f"{source} has no decision that removed it"
     print_removed_node(name, found, now, output)
     return ""
+
+
+def _answer_without_cluster(name: str, output: str, settings: Settings, place: "HistoryPlace") -> None:
+    """Answer from the ledger file alone, and end the command, if no cluster is configured."""
+    from datetime import UTC, datetime
+
+    from dovetail.kube.cluster_access import find_access
+    from dovetail.kube.endpoint import AccessFault
+
+    try:
+        find_access(place.kubeconfig, place.context, os.environ)
+    except AccessFault as fault:
+        looked = _print_removed(name, datetime.now(UTC), output, (settings, place))
+        if looked:
+            fail(f"{fault}\n{looked[:1].upper()}{looked[1:]}.")
+        raise typer.Exit from None
 
 
 def _nodepool(name: str, context: "PassContext", output: str) -> None:

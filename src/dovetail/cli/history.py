@@ -22,7 +22,9 @@ def history(  # noqa: PLR0913 - one parameter an option
     decision: Annotated[
         str,
         typer.Argument(
-            metavar="DECISION", help="Show this decision in full. An id or the beginning of an id.", show_default=False
+            metavar="DECISION",
+            help="Show this decision in full. An id, its beginning, or node/NAME as --node.",
+            show_default=False,
         ),
     ] = "",
     *,
@@ -95,7 +97,10 @@ def history(  # noqa: PLR0913 - one parameter an option
     """
     from dovetail.cli.view.history import print_decision, print_history
 
-    decision, node = decision.removeprefix("decision/"), strip_kind(node, ResourceKind.NODE, ResourceKind.NODECLAIM)
+    decision = decision.removeprefix("decision/")
+    if "/" in decision and not node:
+        decision, node = "", decision
+    node = strip_kind(node, ResourceKind.NODE, ResourceKind.NODECLAIM)
     nodepool = strip_kind(nodepool, ResourceKind.NODEPOOL)
     if decision and any((node, nodepool, reason, since, until)):
         raise typer.BadParameter(

@@ -49,11 +49,22 @@ class LedgerFile:
     def __str__(self) -> str:
         return f"the ledger {self.path}"
 
+    def _now(self) -> datetime:
+        """Return the time up to which savings are counted: that of the last record of a demo, whose cluster is gone."""
+        from dovetail.observe.ledger_query import LedgerMissing, known_until
+        from dovetail.observe.ledger_schema import LedgerUnreadable
+
+        now = datetime.now(UTC)
+        try:
+            return known_until(self.path, now)
+        except (LedgerMissing, LedgerUnreadable):
+            return now  # the reader of decisions says so
+
     def history(self, parameters: Mapping[str, str]) -> Plain:
         """Return the document of the decisions that match, newest first."""
         from dovetail.cli.dashboard_api import documents
 
-        return _present(documents(self.path).history(parameters, datetime.now(UTC)))
+        return _present(documents(self.path).history(parameters, self._now()))
 
     def decision(self, identity: str) -> Plain:
         """Return the document of one decision."""
@@ -61,7 +72,7 @@ class LedgerFile:
         from dovetail.dashboard.api import PageApiError
 
         try:
-            return documents(self.path).decision(identity, datetime.now(UTC))
+            return documents(self.path).decision(identity, self._now())
         except PageApiError as error:
             raise HistoryUnavailable(str(error)) from None
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from dovetail.core.wording import message, nodes_words, obstacle
 from dovetail.model.instants import moment
 from dovetail.model.kube_object import Key
-from dovetail.model.refusal import Refusal, RefusalCode
+from dovetail.model.refusal import Refusal, RefusalCode, SpentBudget
 from dovetail.model.verdict import (
     DriftCause,
     DriftedNodes,
@@ -27,6 +27,8 @@ _METHODS = {"multi-node": "multi-node consolidation", "single-node": "single-nod
 MOST_CLAUSES = 3
 """How many obstacles a verdict names; the rest is counted."""
 MOST_CHANGES = 2
+MOST_USERS = 3
+"""How many nodes that use up a budget are named."""
 
 
 def verdict_line(verdict: NodeVerdict, now: datetime) -> str:
@@ -113,9 +115,17 @@ def _budget_clause(refusal: Refusal) -> str:
     total = f" of {spent.total}" if spent.total else ""
     noun = "node" if (spent.total or spent.limit) == 1 else "nodes"
     allows = f"{'will allow' if spent.later else 'allows'} {spent.limit}{total} {noun}"
-    use = f", {spent.disrupting} in use" if spent.disrupting else ""
+    use = f", {_in_use(spent)}" if spent.disrupting else ""
     ahead = f", taken by {spent.ahead} other{'s' * (spent.ahead != 1)} first" if spent.ahead else ""
-    return f"budget{place} of nodepool {refusal.nodepool} {allows}{use}{ahead}"
+    return f"budget{place} of NodePool {refusal.nodepool} {allows}{use}{ahead}"
+
+
+def _in_use(spent: SpentBudget) -> str:
+    if not spent.users:
+        return f"{spent.disrupting} in use"
+    more = f" and {len(spent.users) - MOST_USERS} more" if len(spent.users) > MOST_USERS else ""
+    named = ", ".join(spent.users[:MOST_USERS])
+    return f"in use by node{'s' * (len(spent.users) != 1)} {named}{more}"
 
 
 def _pdb_clause(refusal: Refusal, pods: tuple[Key, ...]) -> str:
@@ -156,7 +166,7 @@ _POD_WAITS = {
     PodOutcome.PREEMPTS: "preempts pods on node {v.node}",
     PodOutcome.NOT_MARKED: "kube-scheduler has not marked it unschedulable",
     PodOutcome.FITS: "fits node {v.node}",
-    PodOutcome.LAUNCHES: "a node of nodepool {v.nodepool} would be launched for it",
+    PodOutcome.LAUNCHES: "a node of NodePool {v.nodepool} would be launched for it",
     PodOutcome.NOT_CONSIDERED: "provisioning has not considered it",
 }
 

@@ -95,7 +95,7 @@ def _never(r: Refusal) -> str:
         return f"not expired: expires after {r.setting}, regardless of budgets"
     if r.nodepool:
         says = f"{r.setting} for" if r.setting else "no"
-        return f"never expires: nodepool {r.nodepool} sets {says} expireAfter under disruption"
+        return f"never expires: NodePool {r.nodepool} sets {says} expireAfter under disruption"
     return f"{_clock(r)}, which never ends"
 
 
@@ -113,7 +113,7 @@ def _budget(r: Refusal) -> str:
             return f"{name} will be in force by then and allows {spent.limit} of {spent.total} nodes"
         use = f", {spent.disrupting} in use" if spent.disrupting else ""
         return f"{name} in force allows {spent.limit} of {spent.total} nodes{use}"
-    allows = f"budget {spent.nodes!r} of nodepool {r.nodepool} allows {spent.limit} for {r.reason}"
+    allows = f"budget {spent.nodes!r} of NodePool {r.nodepool} allows {spent.limit} for {r.reason}"
     if r.command:
         return f"{allows} by now, {spent.disrupting} in use"
     return f"{allows}: {spent.disrupting} in use" + (f", {spent.ahead} ahead of it" if spent.ahead else "")
@@ -131,7 +131,7 @@ def nodes_words(failure: SchedulingFailure) -> str:
 
 def _scheduling_words(failure: SchedulingFailure) -> str:
     nodes = f"{nodes_words(failure)}. " if failure.nodes else ""
-    pools = "; ".join(f"nodepool {each.nodepool}: {each.reason}" for each in failure.nodepools)
+    pools = "; ".join(f"NodePool {each.nodepool}: {each.reason}" for each in failure.nodepools)
     return f"{nodes}No new node can take it: {pools or 'no NodePool can launch nodes now'}"
 
 
@@ -142,7 +142,7 @@ def _unschedulable(r: Refusal) -> str:
         return r.detail
     lead = f"{CANT_REPLACE}:" if r.reason is Reason.UNDERUTILIZED else "not all pods would schedule,"
     limits = f" because limits block a new node ({r.limits})" if r.limits else ""
-    return f"{lead} {r.pod} has no other place{limits}"
+    return f"{lead} {r.pod} fits on no other node{limits}"
 
 
 def _cant_replace(r: Refusal) -> str:
@@ -166,7 +166,7 @@ def _small_saving(r: Refusal) -> str:
 def _launch_backoff(r: Refusal) -> str:
     until = stamp(r.until) if r.until is not None else "later"
     times = f"{r.count} launch{'es' * (r.count > 1)} did not help"
-    return f"nodepool {r.nodepool} launches no node for it before {until}, {times}: {r.detail}"
+    return f"NodePool {r.nodepool} launches no node for it before {until}, {times}: {r.detail}"
 
 
 def _named(other: ObjectRef | None) -> str:
@@ -247,11 +247,11 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.EXPECTING: "pending pods, or pods of nodes that are removed first, will be scheduled to it",
     _C.WAITING: _waiting,
     _C.NEVER: _never,
-    _C.STATIC: "nodepool {r.nodepool} keeps a fixed number of nodes",
+    _C.STATIC: "NodePool {r.nodepool} keeps a fixed number of nodes",
     _C.GATE_CLOSED: "the {r.setting} feature gate is off",
     _C.NOT_DRIFTED: "not drifted: it matches its NodePool",
     _C.DRIFT_NOT_FIXED: (
-        "drift of nodepool {r.nodepool} for {r.detail} is stopped: node {r.other.name} was launched to replace a node "
+        "drift of NodePool {r.nodepool} for {r.detail} is stopped: node {r.other.name} was launched to replace a node "
         "drifted for {r.detail} and is drifted for the same reason. Change the NodePool or its node class"
     ),
     _C.EMPTY: lambda r: "it became empty: no replacement is needed" if r.command else "empty: emptiness handles it",
@@ -263,9 +263,9 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.COOLING_DOWN: "a pod was bound to it a moment ago, and nodepool {r.nodepool} sets minSavings",
     _C.BUDGET: _budget,
     _C.BUDGET_UNREADABLE: (
-        "nodepool {r.nodepool} has a budget that cannot be understood, so nothing is disrupted: {r.detail}"
+        "NodePool {r.nodepool} has a budget that cannot be understood, so nothing is disrupted: {r.detail}"
     ),
-    _C.BACKING_OFF: "replacements for nodepool {r.nodepool} failed",
+    _C.BACKING_OFF: "replacements for NodePool {r.nodepool} failed",
     _C.UNSCHEDULABLE: _unschedulable,
     _C.CANT_REPLACE: _cant_replace,
     _C.NOT_BALANCED: "saves too little for the disruption it causes",
@@ -278,7 +278,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.LAUNCH_BACKOFF: _launch_backoff,
     _C.REPLACEMENT_NOT_INITIALIZED: lambda r: (
         f"{_named(r.other)}, launched as a replacement before, is not initialized{_awaited(r)}: nothing more is "
-        f"launched for nodepool {r.nodepool} until it initializes or is deleted"
+        f"launched for NodePool {r.nodepool} until it initializes or is deleted"
     ),
     _C.DESTINATION_NOT_INITIALIZED: lambda r: (
         f"its pods would be scheduled to {_named(r.other)}, which is not initialized yet{_awaited(r)}"

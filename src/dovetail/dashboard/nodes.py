@@ -66,7 +66,7 @@ class NodeSummaries:
             before = self._known.get(each.name)
             facts = before[1] if before is not None and before[0] is each else _facts(each)
             known[each.name] = (each, facts)
-            price = round(price_of(each, snapshot), 6)
+            price = round(price_of(each, snapshot), 6)  # no instance is free: 0 is unknown
             tiles[each.name] = {**facts, "price": price, **waits.get(each.name, {})}
         self._known = known
         return tiles
@@ -110,6 +110,7 @@ def sums_of(tiles: Iterable[Plain]) -> Plain:
         "nodes": len(found),
         "pods": sum(tile["pods"][0] for tile in found),
         "costPerHour": round(sum(tile["price"] for tile in managed), 6),
+        "unpricedNodes": sum(not tile["price"] for tile in managed),  # not in the cost
         **{key: [round(sum(tile[key][part] for tile in managed), 3) for part in (0, 1)] for key in ("cpu", "memory")},
     }
 

@@ -18,7 +18,7 @@ import msgspec
 from dovetail.manifest.catalog_codec import dump_catalogs, load_catalogs
 from dovetail.manifest.codec import from_plain, ordered
 from dovetail.model.duration import Duration
-from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
+from dovetail.model.kinds import DAEMON_SET, EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.repair import ProviderRepairPolicy
@@ -167,8 +167,21 @@ def load_snapshot(document: Any) -> Snapshot:
         pause=pause,
         repair_statements=statements,
         unreadable=unreadable,
-        missing_catalogs=missing,
+        missing_catalogs={**_not_in_file(built), **missing},
     )
+
+
+def _not_in_file(snapshot: Snapshot) -> dict[str, str]:
+    """Why instance types of NodePools are not known: a snapshot that is written by hand may have none."""
+    provided = {(kind.group, kind.name) for kind in (EC2_NODE_CLASS, KWOK_NODE_CLASS)}
+    causes = {}
+    for name, pool in snapshot.nodepools.items():
+        ref = pool.node_class_ref
+        if not ref.kind:
+            causes[name] = "spec.template.spec.nodeClassRef is not set"
+        elif (ref.api_group, ref.kind) in provided and name not in snapshot.catalogs:
+            causes[name] = "they are not in the file"
+    return {name: why for name, why in causes.items() if name not in snapshot.unread.pools}
 
 
 def _check_envelope(document: Any) -> None:

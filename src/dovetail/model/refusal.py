@@ -130,7 +130,8 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     nodes: str | int  # as it is written: 5, "10%"
     limit: int
-    disrupting: int  # nodes that are disrupted already
+    disrupting: int  # nodes that are disrupted already, or not ready
+    users: tuple[str, ...] = ()  # the names of these nodes, if known
     ahead: int = 0  # nodes that the same pass disrupts first
     number: int = 0  # its position among the `of` budgets of the NodePool; 0 if only the tightest is known
     of: int = 0

@@ -64,6 +64,19 @@ class LedgerDecision:
     considered: Considered | None = None  # read only by `read_decision`
 
 
+SIMULATED_CLUSTER = "embedded"
+"""The cluster of a ledger that a demo writes."""
+
+
+def known_until(path: Path, now: datetime) -> datetime:
+    """The time until which the ledger tells what its clusters cost: now, or the last record if they were simulated."""
+    with _connection(path) as connection:
+        clusters = {name for (name,) in connection.execute("SELECT DISTINCT cluster FROM decision")}
+        (last,) = connection.execute("SELECT max(coalesce(ended_at, at)) FROM decision").fetchone()
+    ended = parse_instant(last)
+    return min(now, ended) if clusters == {SIMULATED_CLUSTER} and ended is not None else now
+
+
 def read_history(path: Path, query: LedgerQuery) -> list[LedgerDecision]:
     """Return the matching decisions, newest first."""
     with _connection(path) as connection:

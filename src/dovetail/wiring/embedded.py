@@ -23,6 +23,7 @@ from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
 from dovetail.manifest.schema_check import as_stored, examine, pruned, with_defaults
 from dovetail.manifest.validation import scope_of
 from dovetail.model.kube_object import Fault
+from dovetail.observe.ledger_query import SIMULATED_CLUSTER
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
@@ -47,7 +48,7 @@ async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = Tr
     world = World(options, validate=admit)
     with_ledger = replace(settings, ledger=settings.ledger or "off")
     async with AsyncExitStack() as stack:
-        ledger = stack.enter_context(open_ledger(with_ledger, world.clock, "embedded"))
+        ledger = stack.enter_context(open_ledger(with_ledger, world.clock, SIMULATED_CLUSTER))
         telemetry = Telemetry(metrics=PrometheusMetrics() if seen else UnseenMetrics(), ledger=ledger)
         parts = assemble(world, world.clock, settings, telemetry)
         if not seen:

@@ -52,7 +52,7 @@ def test_a_budget_bounds_how_many_nodes_go_and_refuses_the_rest():
     pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
     plan = plan_disruption(cluster(worker("a"), worker("b"), pools=[pool]))
     assert chosen(plan) == [("emptiness", ["a"])]
-    assert "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it" in wording.message(
+    assert "budget '1' of NodePool default allows 1 for Empty: 0 in use, 1 ahead of it" in wording.message(
         said(plan, "emptiness", "b")
     )
 

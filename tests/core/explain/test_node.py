@@ -344,7 +344,7 @@ def test_a_pod_on_a_node_has_its_protection_and_budgets():
     [
         (pod("x", cpu="64"), "m.huge"),
         (pod("x"), "fits node a"),
-        (pod("x", cpu="8"), "a node of nodepool default would be launched for it"),
+        (pod("x", cpu="8"), "a node of NodePool default would be launched for it"),
         (pod("x", status={"phase": "Pending"}), "kube-scheduler has not marked"),
         (pod("x", status={"phase": "Succeeded"}), "it has ended (Succeeded)"),
     ],

@@ -85,7 +85,7 @@ def test_every_nodepool_says_why_it_launches_nothing():
     ("pending", "line"),
     [
         (pod("x"), "Pending: fits node a"),
-        (pod("x", cpu="8"), "Pending: a node of nodepool default would be launched for it"),
+        (pod("x", cpu="8"), "Pending: a node of NodePool default would be launched for it"),
         (pod("x", status={"phase": "Succeeded"}), "Not pending: it has ended (Succeeded)"),
     ],
 )

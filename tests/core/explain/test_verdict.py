@@ -83,7 +83,7 @@ def test_a_window_that_ends_last_decides_when_a_node_can_leave():
     pool = free(budgets=[{"nodes": "100%"}, CLOSED_TILL_TWO])
     found = cluster(worker("a", protected_for("90m"), type_="m.huge"), pools=[pool])
     assert line(found) == (
-        "Can leave from 14:00 UTC by single-node consolidation: budget 2 of 2 ('0') of nodepool default allows 0 of 1 "
+        "Can leave from 14:00 UTC by single-node consolidation: budget 2 of 2 ('0') of NodePool default allows 0 of 1 "
         "node until 14:00 UTC; pod default/build-7 is protected until 12:30 UTC"
     )
 
@@ -109,6 +109,24 @@ def test_a_budget_is_blamed_for_a_node_that_leaves_without_it():
     assert planned(cluster(node, pools=[free()])) == [("single-node", ["a"])]
     found = verdict(cluster(node, pools=[free(budgets=[CLOSED])]))
     assert [each.refusal.code for each in found.obstacles] == ["Budget"]
+
+
+HELD = [{"nodes": "100%"}, {"nodes": "0", "reasons": ["Drifted"]}]
+
+
+def test_a_budget_of_zero_that_alone_keeps_a_drifted_node_is_the_verdict():
+    """Consolidation may become possible at any time, but with a wider budget drift takes the node now."""
+    nodes = [drifted("a", running("web", "a", cpu="4")), worker("b", running("api", "b", cpu="4"))]
+    found = cluster(*nodes, pools=[free(budgets=HELD, template=ON_DEMAND)])
+    assert planned(cluster(*nodes, pools=[free(template=ON_DEMAND)])) == [("drift", ["a"])]
+    assert line(found) == "Stays: budget 2 of 2 ('0') of NodePool default allows 0 of 2 nodes"
+    assert not verdict(found).permanent
+
+
+def test_a_budget_of_zero_does_not_hide_that_another_way_opens_at_a_known_time():
+    held = [*HELD, {**CLOSED_TILL_TWO, "reasons": ["Empty", "Underutilized"]}]
+    found = cluster(drifted("a"), worker("b", running("api", "b", cpu="4")), pools=[free(budgets=held)])
+    assert line(found).startswith("Can leave from 14:00 UTC by emptiness")
 
 
 def full_nodes(number):
@@ -199,7 +217,7 @@ def test_the_verdict_of_an_already_closed_pool_is_that_of_nodepool_budgets():
     found = cluster(worker("a"), worker("b"), pools=[nodepool(disruption={"budgets": [{"nodes": "1"}]})])
     taken = planned(found)[0][1]
     (other,) = {"a", "b"} - {*taken}
-    assert line(found, other).startswith("Can leave in a later pass by emptiness: budget '1' of nodepool default")
+    assert line(found, other).startswith("Can leave in a later pass by emptiness: budget '1' of NodePool default")
 
 
 class Explosive(dict):

@@ -43,7 +43,7 @@ def used(*nodes, leaving=(), resource="cpu"):
 def test_a_claim_counts_as_the_largest_it_may_become():
     assert asked({"cpu": "16"}) == ""
     assert asked({"cpu": "15"}) == (
-        "a new node would exceed the limits of nodepool default: cpu limit 15, 0 used, up to 16 needed"
+        "a new node would exceed the limits of NodePool default: cpu limit 15, 0 used, up to 16 needed"
     )
 
 
@@ -61,7 +61,7 @@ def test_what_the_command_itself_removes_does_not_count():
     old = worker("old", type_="m.huge")
     assert asked({"cpu": "16", "nodes": "1"}, old, leaving=["old"]) == ""
     assert asked({"cpu": "16", "nodes": "1"}, old).startswith(
-        "a new node would exceed the limits of nodepool default: cpu"
+        "a new node would exceed the limits of NodePool default: cpu"
     )
     assert "cpu limit 16, 16 used" in asked({"cpu": "16"}, old, bought("first"), leaving=["old"])
 

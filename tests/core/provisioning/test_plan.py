@@ -128,7 +128,7 @@ def test_a_pod_that_fits_nowhere_is_refused_with_the_reasons():
     plan = plan_provisioning(snapshot([pod(cpu="64")], nodes=nodes, pools=[nodepool()]))
     message = wording.message(plan.refusals[0])
     assert "0/3 nodes are available: 1 node(s) had untolerated taint {gpu:NoSchedule}, 2 Insufficient cpu" in message
-    assert "nodepool default: no instance type has enough resources" in message
+    assert "NodePool default: no instance type has enough resources" in message
 
 
 def test_no_node_is_launched_for_a_pod_that_excludes_nodepools():

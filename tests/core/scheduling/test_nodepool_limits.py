@@ -41,7 +41,7 @@ def test_a_limit_that_blocks_drift_is_named():
     nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
     said = refusal(cluster(*nodes, pools=[only_zone_a(limits={"cpu": "7"})], types=(LARGE, HUGE)), "drift")
     assert wording.message(said) == (
-        "not all pods would schedule, default/p-a has no other place because limits block a new node "
+        "not all pods would schedule, default/p-a fits on no other node because limits block a new node "
         "(nodepool default: cpu limit 7, 4 used, at least 4 needed)"
     )
 

@@ -82,14 +82,14 @@ def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
 
 def draw_map(console: Console, pool: str, calendar: Calendar) -> None:
     """Draw what is allowed now, then one map for each group of actions with equal calendars."""
+    if calendar.fault:
+        why = f"Blocked: a budget is invalid, so nothing is disrupted: {calendar.fault}"
+        console.print(why, style="bold red")
     if calendar.at is not None and calendar.now:
         console.print(Text(_now_line(calendar, calendar.at), style="bold yellow"))
     among = f"of {counted(calendar.total, 'node')}" if calendar.total else "nodes"
     console.print(f"NodePool {pool}: how many {among} may be disrupted at once", style="bold")
     console.print(f"From {calendar.start:%a %d %b %Y}, by the hour, in UTC", style="dim")
-    if calendar.fault:
-        why = f"Blocked: a budget is invalid, so nothing is disrupted: {calendar.fault}"
-        console.print(why, style="bold red")
     alike: dict[tuple[Allowed, ...], list[str]] = {}
     for action, hours in calendar.hours_by_action.items():
         alike.setdefault(hours, []).append(str(action))

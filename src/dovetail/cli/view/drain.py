@@ -20,6 +20,7 @@ _MEANS = {
     "slow": "all obstacles are temporary",
     "moving": "nothing blocks it",
 }
+_ENDS = {"stuck": "would not end", "slow": "would end once its obstacles do", "moving": "would end"}
 
 
 def drain_document(view: DrainView) -> dict[str, Any]:
@@ -62,6 +63,11 @@ def draw_drain(console: Console, view: DrainView) -> None:
     if view.pods:
         console.print()
         console.print(_pods_table(view))
+
+
+def outcome(view: DrainView) -> str:
+    """Say whether a drain would end."""
+    return _ENDS[view.verdict] if view.waiting else "would end"
 
 
 def summary(view: DrainView) -> str:
@@ -115,7 +121,7 @@ def draw_placement(console: Console, placement: Placement) -> None:
         return
     table = plain_table("POD", "WOULD RUN ON")
     for pod, node, pool, why in rows:
-        place = f"node {node}" if node else f"a new node of nodepool {pool}" if pool else f"no node: {why}"
+        place = f"node {node}" if node else f"a new node of NodePool {pool}" if pool else f"no node: {why}"
         table.add_row(str(pod), Text(place, style="red" if why else ""))
     console.print()
     console.print(table)

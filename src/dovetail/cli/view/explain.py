@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.view.drain import drain_document, draw_drain
@@ -85,7 +86,7 @@ def _outcome(repair: RepairView, now: datetime) -> Text:
 
 def print_node(explained: NodeExplanation, output: str, *, full: bool = False) -> None:
     """Print the verdict on a node and what prevents each method from disrupting it; `full`: every obstacle."""
-    print_document(node_document(explained), output, lambda console: _node_text(console, explained, full=full))
+    print_document(node_document(explained), output, lambda console: draw_node(console, explained, full=full))
 
 
 def node_document(explained: NodeExplanation) -> dict[str, Any]:
@@ -116,11 +117,12 @@ def _method_document(view: MethodView) -> dict[str, Any]:
     }
 
 
-def _node_text(console: Console, explained: NodeExplanation, *, full: bool) -> None:
+def draw_node(console: Console, explained: NodeExplanation, *, full: bool) -> None:
+    """Draw the verdict on a node, then its obstacles; `full`: all of each method."""
     draw_verdict(console, explained.verdict, explained.at)
     labels = explained.node.labels
     facts = ", ".join(filter(None, (labels.get(key, "") for key in (INSTANCE_TYPE, CAPACITY_TYPE, ZONE))))
-    pool = f" of nodepool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
+    pool = f" of NodePool {explained.node.nodepool_name}" if explained.node.nodepool_name else ""
     console.print(f"Node {explained.node.name}{pool} at {stamp(explained.at)}", style="bold")
     console.print(f"{facts}{', ' if facts else ''}{counted(len(explained.node.pods), 'pod')}", style="dim")
     if explained.repair is not None:
@@ -142,7 +144,9 @@ def _all_obstacles(console: Console, explained: NodeExplanation) -> None:
         if view.command is not None:
             _draw_command(console, view)
         for number, each in enumerate(view.obstacles, start=1):
-            console.print(Text.assemble(f"  {number}. {obstacle(each)}", lifting(each, explained.at)))
+            line = Table.grid()  # wraps below its text
+            line.add_row(f"  {number}. ", Text.assemble(obstacle(each), lifting(each, explained.at)))
+            console.print(line)
         if view.lifts_at is not None and len(view.obstacles) > 1:
             console.print(f"  All obstacles end by {moment(view.lifts_at, explained.at)}.", style="green")
 

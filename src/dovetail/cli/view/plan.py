@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.view.printing import counted, document_type, moment, plain_table, print_document, stamp, worth
-from dovetail.cli.view.shared_causes import blockers_document, draw_shared_causes, drifted_document
+from dovetail.cli.view.shared_causes import blockers_document, draw_shared_causes, drifted_document, print_no_plan
 from dovetail.cli.view.verdict import left_alone_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.events import unreadable_consequence
 from dovetail.core.disruption.planner import PassPlan
-from dovetail.core.explain.missing_catalogs import ignored_nodepools, known_obstacles, missing_catalogs
+from dovetail.core.explain.missing_catalogs import ignored_because, ignored_nodepools, known_obstacles, missing_catalogs
 from dovetail.core.explain.node import find_verdicts, refusals_by_node
 from dovetail.core.explain.shared_causes import find_drifted, find_pod_blocks
 from dovetail.core.wording import message
@@ -157,7 +157,7 @@ def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message
 
 def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
     """Draw the commands, then every node that is left alone."""
-    console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
+    _print_head(console, document)
     for note in document.get("notes", ()):
         console.print(note, style="yellow")
     console.print()
@@ -175,19 +175,27 @@ def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
         console.print()
         console.print(_left_alone_table(planned, datetime.fromisoformat(document["at"])))
     draw_shared_causes(console, document)
-    for each in document["missingCatalogs"]:
-        names = ", ".join(each["nodepools"])
-        console.print(f"\nNo plan for the nodes of {names}: {each['message']}.", style="red")
     if document["withoutPrices"]:
         console.print()
         console.print(_unpriced_table(document["withoutPrices"]))
     for each in document["ignoredNodePools"]:
-        kind = each["nodeClass"]
-        console.print(f"\nNodePool {each['nodepool']} is ignored: no provider manages node classes of {kind}.")
+        console.print(f"\nNodePool {each['nodepool']} is ignored: {ignored_because(each['nodeClass'])}.")
     for each in document["unreadable"]:
         console.print(f"\n{each['kind']} {each['name']}: {each['message']}", style="red")
     for each in document["dropped"]:
         console.print(f"\nNodePool {each['nodepool']}: {each['message']}", style="yellow")
+
+
+def _print_head(console: Console, document: Mapping[str, Any]) -> None:
+    """Print what the plan is for, and for which nodes there is none."""
+    missing = document["missingCatalogs"]
+    if missing and len(document["withoutPrices"]) == document["nodes"]:
+        print_no_plan(console, document["at"], [each["message"] for each in missing])
+        return
+    console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
+    for each in missing:
+        names = ", ".join(each["nodepools"])
+        console.print(f"No plan for the nodes of {names}: {each['message']}.", style="red")
 
 
 def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:

@@ -1,21 +1,19 @@
 """Restricts the document of a plan to some NodePools or reasons. The decision stays that of the whole pass.
 
-For reasons, every node that is left alone shows why the methods of these reasons leave it. Nodes to which none of them
-applies, for example nodes that have not drifted, are not shown.
+For reasons, every node that is left alone shows the verdict by the methods of these reasons alone. Nodes to which none
+of them applies, for example nodes that have not drifted, are not shown.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cli.view.plan import refusal_document
 from dovetail.cli.view.printing import counted
+from dovetail.cli.view.verdict import left_alone_document
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import PassPlan
-from dovetail.core.explain.node import refusals_by_node
-from dovetail.core.explain.obstacles import NOT_APPLICABLE
+from dovetail.core.explain.node import find_verdicts_for
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
 
 Document = dict[str, Any]
 _BY_POOL = ("budgets", "leftAlone", "dropped", "ignoredNodePools", "withoutPrices")
@@ -87,25 +85,20 @@ def _causes(document: Document, plan: PassPlan, nodepools: tuple[str, ...]) -> D
 
 
 def _left_alone(nodes: list[Document], plan: PassPlan, reasons: tuple[Reason, ...]) -> list[Document]:
-    """The nodes that a method of these reasons refuses although it applies to them, with that refusal."""
+    """The nodes to which a method of these reasons applies, with the verdict by these methods."""
+    assert plan.context is not None, "plan_pass records its context"
     methods = {method.name for method in METHODS if method.reason in reasons}
-    taken = {each.name for command in plan.commands for each in command.candidates}
-    refused = refusals_by_node(plan)
-    shown = []
-    for each in nodes:
-        why = {name: refusal for name, refusal in refused.get(each["node"], {}).items() if name in methods}
-        applying = [(name, refusal) for name, refusal in why.items() if not _does_not_apply(refusal)]
-        if each["node"] in taken or not applying:
-            continue
-        method, refusal = applying[0]
-        deciding = refusal_document(refusal)
-        by_method = {name: each["why"][name] for name in why}
-        shown.append({**each, "because": deciding.pop("message"), **deciding, "by": method, "why": by_method})
-    return shown
-
-
-def _does_not_apply(refusal: Refusal) -> bool:
-    return refusal.code in NOT_APPLICABLE
+    by_name = {each.name: each for each in plan.context.snapshot.nodes}
+    verdicts = find_verdicts_for(plan, [by_name[each["node"]] for each in nodes], reasons)
+    return [
+        {
+            **each,
+            **left_alone_document(verdicts[each["node"]], plan.at),
+            "why": {name: why for name, why in each["why"].items() if name in methods},
+        }
+        for each in nodes
+        if each["node"] in verdicts
+    ]
 
 
 def _notes(selection: PlanSelection, hidden: Mapping[str, int]) -> list[str]:

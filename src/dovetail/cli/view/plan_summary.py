@@ -17,7 +17,7 @@ from dovetail.cli.view.printing import (
     stamp,
     worth,
 )
-from dovetail.cli.view.shared_causes import drifted_document
+from dovetail.cli.view.shared_causes import drifted_document, print_no_plan
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.missing_catalogs import missing_catalogs
@@ -37,6 +37,8 @@ def print_summary(
     document = {**document_type("PlanSummary"), **summary_document(summarize(plan, snapshot, selection.nodepools))}
     missing = missing_catalogs(snapshot, selection.nodepools or None)
     document |= {"notes": list(notes), "missingCatalogs": [str(each) for each in missing]}
+    pools = {name for each in missing for name in each.nodepools}
+    document["unplannedNodes"] = sum(each.managed and each.nodepool_name in pools for each in snapshot.nodes)
     print_document(document, output, lambda console: _draw(console, document))
 
 
@@ -79,14 +81,19 @@ def blocked_document(blocked: BlockedNodes) -> dict[str, Any]:
 def _draw(console: Console, document: Mapping[str, Any]) -> None:
     cost, nodes = document["costPerHour"], counted(document["nodes"], "node")
     verb = "costs" if document["nodes"] == 1 else "cost"
-    console.print(f"{nodes} {verb} {dollars(cost)} an hour at {document['at']}", style="bold")
-    if document["unpricedNodes"]:
+    nothing_known = document["missingCatalogs"] and document["unplannedNodes"] == document["nodes"]
+    if nothing_known:
+        print_no_plan(console, document["at"], document["missingCatalogs"])
+    else:
+        console.print(f"{nodes} {verb} {dollars(cost)} an hour at {document['at']}", style="bold")
+    if document["unpricedNodes"] and not nothing_known:
         console.print(f"The prices of {counted(document['unpricedNodes'], 'node')} are unknown and not in these costs.")
     for note in document["notes"]:
         console.print(note, style="yellow")
-    for cause in document["missingCatalogs"]:
+    for cause in document["missingCatalogs"] if not nothing_known else ():
         console.print(f"No plan for some nodes: {cause}.", style="red")
-    _draw_leaving(console, document)
+    if not nothing_known:
+        _draw_leaving(console, document)
     now = datetime.fromisoformat(document["at"])
     staying = sum(len(each["nodes"]) for each in document["blocked"])
     if staying:
@@ -104,7 +111,8 @@ def _draw(console: Console, document: Mapping[str, Any]) -> None:
 def _draw_leaving(console: Console, document: Mapping[str, Any]) -> None:
     leaving = document["leaving"]
     if not leaving["nodes"]:
-        console.print("The next pass removes nothing.")
+        unknown = document["missingCatalogs"]
+        console.print("The next pass removes none of the other nodes." if unknown else "The next pass removes nothing.")
         return
     reasons = ", ".join(f"{number} {reason}" for reason, number in leaving["byReason"].items())
     instead = (

@@ -62,3 +62,8 @@ def draw_shared_causes(console: Console, document: Mapping[str, Any]) -> None:
 
 def _named(nodes: Sequence[str]) -> str:
     return ", ".join(nodes) if len(nodes) <= _MOST_NAMES else counted(len(nodes), "node")
+
+
+def print_no_plan(console: Console, at: str, causes: Iterable[str]) -> None:
+    """Print that nothing can be planned, because instance types and prices are not known."""
+    console.print(f"No plan at {at}: {'; '.join(causes)}.", style="bold red")

@@ -128,7 +128,7 @@ def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
             (f" {counted(shown['nodes'], 'node')}", "bold"),
             f"  {counted(shown['pods'], 'pod')}",
             (f"  {summary['pending']} pending", "bold yellow" if summary["pending"] else "dim"),
-            *_cost(shown["costPerHour"], complete=not summary["missingCatalogs"]),
+            *_cost(shown["costPerHour"], shown["unpricedNodes"]),
             f"  cpu {percent(shown['cpu'])}%  memory {percent(shown['memory'])}%",
         ),
         _next(summary),
@@ -141,13 +141,15 @@ def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
     return lines
 
 
-def _cost(per_hour: float, *, complete: bool) -> Iterator[str | tuple[str, str]]:
+def _cost(per_hour: float, unpriced: int) -> Iterator[str | tuple[str, str]]:
     """Yield the parts of the cost. Without the prices of some nodes it is only the least that it can be."""
-    if not complete and not per_hour:
+    if unpriced and not per_hour:
         yield "  cost not known", "yellow"
         return
-    yield f"  {'' if complete else 'at least '}${per_hour:,.3f}/h", "bold"
+    yield f"  {'at least ' if unpriced else ''}${per_hour:,.3f}/h", "bold"
     yield f" ${per_hour * HOURS_PER_MONTH:,.2f} a month"
+    if unpriced:
+        yield f" without {counted(unpriced, 'node')} of unknown price", "yellow"
 
 
 def _next(summary: Plain) -> Text:

@@ -156,9 +156,11 @@ def _verdict(document: Mapping[str, Any], now: datetime) -> str:
 
 
 def span_text(seconds: int) -> str:
-    """Format a duration in hours and minutes; below an hour in its largest unit."""
-    if seconds < 3600:
+    """Format a duration in hours and minutes; below an hour in minutes and seconds."""
+    if seconds < 60:
         return length(seconds)
+    if seconds < 3600:
+        return f"{seconds // 60} min" + (f" {seconds % 60} s" if seconds % 60 else "")
     return f"{seconds // 3600} h {seconds % 3600 // 60} min"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
@@ -25,7 +26,8 @@ from dovetail.cli.view.printing import (
 from dovetail.cli.view.until_stable import span_text, stable_document
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.plan_comparison import NodeChange, PlanComparison, PlannedNode
-from dovetail.core.explain.plan_summary import ObstacleKind, obstacle_words, summarize
+from dovetail.core.explain.plan_summary import ObstacleKind, summarize
+from dovetail.core.verdict_wording import verdict_line
 from dovetail.model.snapshot import Snapshot
 
 MOST_NODES = 20
@@ -68,16 +70,16 @@ def print_what_if(found: WhatIf, output: str) -> None:
 
 def what_if_document(found: WhatIf) -> dict[str, Any]:
     """Build the document of a comparison."""
-    compared = found.comparison
+    compared, at = found.comparison, found.before.at
     return {
         "at": stamp(found.before.at),
         "planChanges": not compared.same_commands,
         "before": _side(found.before, found.cluster),
         "after": _side(found.after, found.changed.snapshot),
-        "unblocked": [_node(each) for each in compared.unblocked],
-        "blocked": [_node(each) for each in compared.blocked],
-        "otherCommand": [_node(each) for each in compared.other_command],
-        "otherObstacle": [_node(each) for each in compared.other_refusal],
+        "unblocked": [_node(each, at) for each in compared.unblocked],
+        "blocked": [_node(each, at) for each in compared.blocked],
+        "otherCommand": [_node(each, at) for each in compared.other_command],
+        "otherObstacle": [_node(each, at) for each in compared.other_verdict],
         "settings": list(_settings(found)),
         **_played(found),
     }
@@ -98,18 +100,18 @@ def _side(plan: PassPlan, snapshot: Snapshot) -> dict[str, Any]:
     return {"commands": plan_document(plan, snapshot)["commands"], **summary_document(summarize(plan, snapshot))}
 
 
-def _node(change: NodeChange) -> dict[str, Any]:
+def _node(change: NodeChange, at: datetime) -> dict[str, Any]:
     return {
         "node": change.node,
         "nodepool": change.nodepool,
-        "before": _planned(change.before),
-        "after": _planned(change.after),
+        "before": _planned(change.before, at),
+        "after": _planned(change.after, at),
     }
 
 
-def _planned(planned: PlannedNode) -> str:
-    if planned.refusal is not None:
-        return obstacle_words(planned.refusal)
+def _planned(planned: PlannedNode, at: datetime) -> str:
+    if planned.verdict is not None:
+        return verdict_line(planned.verdict, at)
     assert planned.command is not None, "a node leaves or stays"
     return f"{planned.command.decision} ({planned.command.reason})"
 
@@ -141,7 +143,7 @@ def _effect(text: str, applied: Sequence[AppliedSetting], found: WhatIf) -> tupl
     if not effect.same_commands:
         return "plan", f"changes {pools} and the plan"
     if not effect.same:
-        kept = names([each.node for each in effect.other_refusal])
+        kept = names([each.node for each in effect.other_verdict])
         return "obstacles", f"changes {pools}, but in the plan only what keeps {kept}"
     return "nodepool", f"changes {pools} but not the plan, because {_because(changing, found)}"
 

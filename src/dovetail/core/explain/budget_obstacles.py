@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from dovetail.core.disruption.budgets import NodeCounts, budget_refusal
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.budget import Budget
@@ -25,10 +27,13 @@ def budget_obstacles(pool: NodePool, reason: Reason, context: PassContext) -> It
         yield budget_refusal(nodepool_ref(pool.name), reason, allowed, now)
         return
     counts = context.counts(pool.name)
+    nodes = context.snapshot.nodes_by_pool.get(pool.name, ())
+    users = tuple(each.name for each in nodes if each.counted and each.busy)
     for number, budget in enumerate(pool.budgets, start=1):
         counted = max(counts.total, 1)  # a node that is not counted yet will be before it can be disrupted
         if budget.governs(reason, now) and counts.disrupting >= budget.limit(counted):
             closes_at, spent = budget.closes_at(now), _named(budget, (number, len(pool.budgets)), counts)
+            spent = replace(spent, users=users)
             yield _spent(pool, spent, closes_at, permanent=closes_at is None and spent.limit == 0)
 
 

@@ -34,12 +34,17 @@ def missing_catalogs(snapshot: Snapshot, pools: Iterable[str] | None = None) -> 
 
 
 def ignored_nodepools(snapshot: Snapshot) -> dict[str, str]:
-    """The NodePools that no provider serves, with the group and kind of their node class."""
+    """The NodePools that no provider serves, with the group and kind of their node class; empty without one."""
     return {
-        name: f"{pool.node_class_ref.api_group}/{pool.node_class_ref.kind}"
+        name: f"{pool.node_class_ref.api_group}/{pool.node_class_ref.kind}" if pool.node_class_ref.kind else ""
         for name, pool in snapshot.nodepools.items()
         if name not in snapshot.catalogs and name not in snapshot.missing_catalogs and name not in snapshot.unread.pools
     }
+
+
+def ignored_because(node_class: str) -> str:
+    """Why a NodePool with this node class of `ignored_nodepools` is ignored."""
+    return f"no provider manages node classes of {node_class}" if node_class else "it has no nodeClassRef"
 
 
 def known_obstacles(snapshot: Snapshot) -> Iterator[tuple[ClusterNode, list[Refusal]]]:

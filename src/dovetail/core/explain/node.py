@@ -4,7 +4,7 @@
 name the soonest way a node can leave.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,11 +20,12 @@ from dovetail.core.explain.budget_check import check_budgets
 from dovetail.core.explain.current_state import current_wait, pending_replacements
 from dovetail.core.explain.drain import DrainView, explain_drain
 from dovetail.core.explain.drift_changes import drift_cause
-from dovetail.core.explain.obstacles import MethodView, ObstacleFinder
+from dovetail.core.explain.obstacles import NOT_APPLICABLE, MethodView, ObstacleFinder
 from dovetail.core.explain.repair import RepairView, explain_repair
 from dovetail.core.explain.verdict import find_verdict
 from dovetail.core.failure import attempt
 from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.verdict import DriftCause, NodeVerdict
@@ -42,6 +43,7 @@ class NodeExplanation:
     repair: RepairView | None = None  # if the node is unhealthy
     drift: DriftCause | None = None  # if the node has drifted
     in_set: bool = False  # multi-node consolidation found a set with it, now or with wider budgets
+    wait: Refusal | None = None  # what the node waits for regardless of the plan
 
 
 def explain_node(node: ClusterNode, context: PassContext, plan: PassPlan | None = None) -> NodeExplanation:
@@ -61,12 +63,17 @@ def explain_nodes(
         repair, drift = explain_repair(node, snapshot, terms), drift_cause(node, snapshot)
         wait = current_wait(node, snapshot, repair, replacements)
         in_set = node.name in checked.in_sets
-        bounded = node.claim is not None and node.claim.spec.termination_grace_period is not None
-        verdict = find_verdict(views, wait, in_set=in_set, bounded=bounded)
+        verdict = _verdict(node, views, wait, drift, in_set=in_set)
         deleting = node.deleting or (node.node is not None and node.node.deleting)
         draining = explain_drain(node, snapshot.pdbs, snapshot.at) if deleting else None
-        verdict = msgspec.structs.replace(verdict, drift=drift)
-        yield NodeExplanation(node, snapshot.at, views, verdict, draining, repair, drift, in_set)
+        yield NodeExplanation(node, snapshot.at, views, verdict, draining, repair, drift, in_set, wait)
+
+
+def _verdict(
+    node: ClusterNode, views: Sequence[MethodView], wait: Refusal | None, drift: DriftCause | None, *, in_set: bool
+) -> NodeVerdict:
+    bounded = node.claim is not None and node.claim.spec.termination_grace_period is not None
+    return msgspec.structs.replace(find_verdict(views, wait, in_set=in_set, bounded=bounded), drift=drift)
 
 
 def _with_preferences(
@@ -89,6 +96,19 @@ def find_verdicts(plan: PassPlan, nodes: Iterable[ClusterNode]) -> dict[str, Nod
     """The verdict on each of these nodes, by name. `plan`: a thorough one."""
     assert plan.context is not None, "plan_pass records its context"
     return {each.node.name: each.verdict for each in explain_nodes(nodes, plan.context, plan)}
+
+
+def find_verdicts_for(
+    plan: PassPlan, nodes: Iterable[ClusterNode], reasons: Collection[Reason]
+) -> dict[str, NodeVerdict]:
+    """The verdict by the methods of these reasons alone, for the nodes to which one of them applies."""
+    assert plan.context is not None, "plan_pass records its context"
+    found = {}
+    for each in explain_nodes(nodes, plan.context, plan):
+        views = [view for view in each.methods if view.reason in reasons]
+        if any(NOT_APPLICABLE.isdisjoint(one.code for one in view.obstacles) for view in views):
+            found[each.node.name] = _verdict(each.node, views, each.wait, each.drift, in_set=each.in_set)
+    return found
 
 
 def _views(node: ClusterNode, finder: ObstacleFinder) -> list[MethodView]:

@@ -9,7 +9,7 @@ from dovetail.core.disruption.events import unreadable_objects
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
-from dovetail.core.explain.missing_catalogs import ignored_nodepools, missing_catalogs
+from dovetail.core.explain.missing_catalogs import ignored_because, ignored_nodepools, missing_catalogs
 from dovetail.core.explain.node import explain_nodes
 from dovetail.core.explain.shared_causes import pool_verdict
 from dovetail.model.annotated_fields import dropped_fields
@@ -93,8 +93,9 @@ def explain_pool(pool: NodePool, context: PassContext, plan: PassPlan | None = N
 
 
 def _no_catalog(pool: NodePool, snapshot: Snapshot) -> str:
-    if pool.name in ignored_nodepools(snapshot):
-        return f"no provider manages node classes of {ignored_nodepools(snapshot)[pool.name]}: the NodePool is ignored"
+    ignored = ignored_nodepools(snapshot)
+    if pool.name in ignored:
+        return f"{ignored_because(ignored[pool.name])}: the NodePool is ignored"
     return next((str(each) for each in missing_catalogs(snapshot, (pool.name,))), "")
 
 

@@ -118,11 +118,6 @@ def summarize(plan: PassPlan, snapshot: Snapshot, nodepools: Collection[str] = (
     )
 
 
-def obstacles_by_node(plan: PassPlan, staying: Collection[str]) -> dict[str, Refusal]:
-    """Why each of these nodes is not in a command of a thorough plan, by name."""
-    return _obstacles(plan, _verdicts(plan, staying))
-
-
 def _blocked(plan: PassPlan, staying: Collection[str]) -> Iterator[BlockedNodes]:
     """The nodes by what keeps them, with the time the first can leave if another obstacle ends later."""
     verdicts = _verdicts(plan, staying)
@@ -154,13 +149,6 @@ def _first_obstacle(name: str, verdict: NodeVerdict) -> Refusal:
         first = next((each for each in refusals if each.code is not RefusalCode.BUDGET), refusals[0])
         return structs.replace(first, reason=first.reason or verdict.reason, permanent=verdict.permanent)
     return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=verdict.reason)
-
-
-def obstacle_words(refusal: Refusal) -> str:
-    """A refusal of `obstacles_by_node` in words."""
-    if refusal.code is RefusalCode.ANOTHER_FIRST and refusal.reason is not None:
-        return f"could leave in a later pass ({refusal.reason}), because {message(refusal)}"
-    return message(refusal)
 
 
 def group_obstacles(staying: Mapping[str, Refusal]) -> Iterator[BlockedNodes]:

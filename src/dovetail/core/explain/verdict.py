@@ -1,8 +1,9 @@
 """Finds the verdict on a node: the soonest way it can leave, and what it waits for until then.
 
 Every method is one way. Ways are ranked: a command of the next pass, a command of a later pass, a known time, a way
-that may open at any time, a way that only a manual change opens, and methods that do not apply to the node. The best
-way gives the verdict; among equals the one with the fewest obstacles, then the order of the methods.
+that only a budget closes, one that may open at any time, one that only a manual change opens, and methods that do not
+apply to the node. The best way gives the verdict; among equals the one with the fewest obstacles, then the order of the
+methods.
 
 Three rules keep the verdict true. A budget is blamed only if the node could leave without it: not if another obstacle
 of the same way remains. A set of nodes is a way only if the planner found one (`in_set`). Expiration counts as a way
@@ -32,6 +33,7 @@ REPAIR = "repair"
 _LATER_PASS = frozenset({RefusalCode.NOT_THE_BEST, RefusalCode.NEXT_PASS, RefusalCode.ANOTHER_FIRST})
 _NOT_DUE = frozenset({RefusalCode.WAITING, RefusalCode.NEVER})
 _STOPS_DRAINS = frozenset({RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.DO_NOT_DISRUPT_POD})
+_BUDGETS = frozenset({RefusalCode.BUDGET, RefusalCode.BUDGET_UNREADABLE})
 _NO_OBJECT = ObjectRef("", "")
 
 
@@ -39,9 +41,13 @@ class _Rank(IntEnum):
     NOW = auto()
     LATER_PASS = auto()
     KNOWN_TIME = auto()
+    BUDGET_ALONE = auto()  # widening it changes the plan
     MAY_OPEN = auto()
     MANUAL_CHANGE = auto()
     NOT_APPLICABLE = auto()
+
+
+_CLOSED = frozenset({_Rank.BUDGET_ALONE, _Rank.MANUAL_CHANGE})
 
 
 class _Way(NamedTuple):
@@ -70,7 +76,8 @@ def find_verdict(
     blamed = _blamed(best)
     obstacles = group_obstacles([(best.view.method, each) for each in blamed])
     removed_at = due_at if bounded or not _never_drains(views) else None
-    if removed_at is not None and (best.rank is _Rank.MANUAL_CHANGE or (known is not None and removed_at < known)):
+    nothing_opens = best.rank in _CLOSED and all(way.rank is not _Rank.MAY_OPEN for way in ways)
+    if removed_at is not None and (nothing_opens or (known is not None and removed_at < known)):
         by, why = Expiration.name, Reason.EXPIRED
         return NodeVerdict(outcome=Outcome.CAN_LEAVE, method=by, reason=why, at=removed_at, obstacles=obstacles)
     can_leave = best.rank in (_Rank.LATER_PASS, _Rank.KNOWN_TIME)
@@ -82,7 +89,7 @@ def find_verdict(
         at=known,
         permanent=for_good and not can_leave and removed_at is None,
         obstacles=obstacles,
-        expires_at=due_at,
+        expires_at=due_at if not can_leave or best.view.method != Expiration.name else None,
     )
 
 
@@ -170,6 +177,8 @@ def _way(view: MethodView, *, in_set: bool) -> _Way:
         rank = _Rank.LATER_PASS if view.after else _Rank.NOW
     elif any(each.code in NOT_APPLICABLE for each in view.obstacles) or (of_set and not in_set):
         rank = _Rank.NOT_APPLICABLE
+    elif lasting and all(each.code in _BUDGETS for each in lasting):
+        rank = _Rank.BUDGET_ALONE
     elif lasting:
         rank = _Rank.MANUAL_CHANGE if _blocked_for_good(view) else _Rank.MAY_OPEN
     else:

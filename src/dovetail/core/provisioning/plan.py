@@ -184,4 +184,4 @@ def beyond_limits(snapshot: Snapshot, claim: NodeClaim, leaving: Collection[str]
         for name, limit in sorted(pool.spec.limits.items())
         if used.get(name, ZERO) + size.get(name, ZERO) > limit
     ]
-    return f"a new node would exceed the limits of nodepool {pool.name}: {'; '.join(over)}" if over else ""
+    return f"a new node would exceed the limits of NodePool {pool.name}: {'; '.join(over)}" if over else ""

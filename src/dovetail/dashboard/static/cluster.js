@@ -186,10 +186,10 @@ function drawFigures(host, summary) {
 }
 
 // Without the prices of some nodes the cost is only the least that it can be.
-function drawCost(figure, { costPerHour: cost, missingCatalogs: missing }) {
-  const value = cost || !missing.length ? money(cost) : "not known";
-  const note = missing.length ? "prices are missing" : `${monthly(cost)} a month`;
-  return figure(missing.length && cost ? "Cost an hour, at least" : "Cost an hour", value, note, { "data-figure": "cost" });
+function drawCost(figure, { costPerHour: cost, unpricedNodes: unpriced }) {
+  const value = cost || !unpriced ? money(cost) : "not known";
+  const note = unpriced ? `without ${counted(unpriced, "node")} of unknown price` : `${monthly(cost)} a month`;
+  return figure(unpriced && cost ? "Cost an hour, at least" : "Cost an hour", value, note, { "data-figure": "cost" });
 }
 
 const LEGEND = [["next", "is disrupted in the next pass"], ["going", "is being disrupted or drained"], ["coming", "is being launched"], ["until", "waits until a known time"], ["permanent", "stays until a user changes something"], ["open", "may change at any time"], ["foreign", "not managed by Dovetail"]];
