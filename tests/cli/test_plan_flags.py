@@ -181,7 +181,10 @@ def test_a_reason_gives_the_same_answers_as_the_whole_plan():
     [
         (["--nodepool", "gneral"], "there is no nodepool 'gneral'; did you mean 'general'?"),
         (["--reason", "drift"], "there is no disruption reason 'drift'; did you mean 'Drifted'?"),
-        (["--reason", "Manual"], "there is no disruption reason 'Manual'; there are Drifted, Empty, Expired ..."),
+        (
+            ["--reason", "Manual"],
+            "there is no disruption reason 'Manual'; there are Drifted, Empty, Expired, Underutilized",
+        ),
     ],
 )
 def test_unknown_names_are_an_error_with_a_suggestion(arguments, words):

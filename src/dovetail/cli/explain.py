@@ -157,13 +157,14 @@ def _node(
 def _print_removed(name: str, now: "datetime", output: str, history: "tuple[Settings, HistoryPlace | None]") -> str:
     """Print which decision removed a node that is gone; returns where it was looked for if there is none."""
     from dovetail.cli.view.removed_node import print_removed_node, removal_of
+    from dovetail.model.instants import stamp
 
     settings, place = history
     if place is None and not settings.ledger:
         return "a snapshot has no history; name a ledger file with --ledger"
     try:
         source = find_source(place or HistoryPlace(), settings)
-        found = removal_of(name, source.history({"node": name})["decisions"])
+        found = removal_of(name, source.history({"node": name, "until": stamp(now)})["decisions"])
     except HistoryUnavailable as error:
         return f"its history cannot be read: {error}"
     if found is None:

@@ -69,7 +69,12 @@ def restrict(document: Document, plan: PassPlan, selection: PlanSelection) -> Do
         "commands": len(document["commands"]) - len(shown),
         "nodesLeftAlone": len(document["leftAlone"]) - len(restricted["leftAlone"]),
     }
-    return {**restricted, **_causes(restricted), "hidden": hidden, "notes": [*document["notes"], *_notes(selection, hidden)]}
+    return {
+        **restricted,
+        **_causes(restricted),
+        "hidden": hidden,
+        "notes": [*document["notes"], *_notes(selection, hidden)],
+    }
 
 
 def _causes(restricted: Document) -> Document:

@@ -195,7 +195,7 @@ def _draw(console: Console, document: Mapping[str, Any], simulated: Sequence[Row
 
 def _draw_change(console: Console, document: Mapping[str, Any]) -> None:
     for setting in document["settings"]:
-        for each in setting["nodepools"]:
+        for each in [one for one in setting["nodepools"] if one["before"] != one["after"]]:
             change = f"{each['path']}: {_shown(each['before'])} -> {_shown(each['after'])}"
             console.print(f"  NodePool {each['nodepool']}, {change}")
     console.print()

@@ -73,7 +73,9 @@ class BlockedNodes:
     first_until: datetime | None  # when it ends for the first of these nodes, if that is known
     last_until: datetime | None  # when it ends for the last of them; None if it does not end by itself for some
     permanent: bool  # for all of them
-    leave_at: datetime | None = None  # when the first can leave: later if another obstacle ends then, or when it expires
+    leave_at: datetime | None = (
+        None  # when the first can leave: later if another obstacle ends then, or when it expires
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +195,6 @@ def _what(refusal: Refusal) -> str:
         return " ".join(map(str, refusal.pdbs))
     if kind is ObstacleKind.POD:
         return DO_NOT_DISRUPT
-    if refusal.code is RefusalCode.NEVER and refusal.detail:
-        return refusal.detail
     if kind is ObstacleKind.LATER:
         reason = Reason.UNDERUTILIZED if refusal.code is RefusalCode.NOT_THE_BEST else refusal.reason
         return f"for {reason}" if reason is not None else message(refusal)
@@ -207,4 +207,4 @@ def _what(refusal: Refusal) -> str:
         return f"minSavings of NodePool {refusal.nodepool}"
     if refusal.code is RefusalCode.WAITING and refusal.reason is not None:
         return refusal.setting or _DELAYS[refusal.reason]
-    return message(refusal)
+    return refusal.detail if refusal.code is RefusalCode.NEVER and refusal.detail else message(refusal)
