@@ -73,9 +73,7 @@ class BlockedNodes:
     first_until: datetime | None  # when it ends for the first of these nodes, if that is known
     last_until: datetime | None  # when it ends for the last of them; None if it does not end by itself for some
     permanent: bool  # for all of them
-    leave_at: datetime | None = (
-        None  # when the first can leave: later if another obstacle ends then, or when it expires
-    )
+    leave_at: datetime | None = None  # when the first can leave, if that is not then: another obstacle, or expiration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
