@@ -213,6 +213,7 @@ def test_a_node_past_its_hard_expiration_is_leaving_whatever_keeps_it(pods, budg
     node = worker("a", *pods, age=25 * HOUR, claim={"spec": {"expireAfter": "24h"}})
     found = cluster(node, pools=[free(budgets=budgets)])
     assert line(found) == "Leaving: expired after 24h, at 11:00 UTC, regardless of budgets"
+    assert verdict(found).code == "Deleting"  # for chips and filters
 
 
 def test_a_node_past_its_hard_expiration_stays_if_its_drain_would_not_end():
