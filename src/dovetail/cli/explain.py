@@ -164,7 +164,10 @@ def _print_removed(name: str, now: "datetime", output: str, history: "tuple[Sett
         return "a snapshot has no history; name a ledger file with --ledger"
     try:
         source = find_source(place or HistoryPlace(), settings)
-        found = removal_of(name, source.history({"node": name, "until": stamp(now)})["decisions"])
+        # Savings are counted to the time of the answer; but the ledger may be newer than a snapshot.
+        windows: tuple[dict[str, str], ...] = ({"until": stamp(now)}, {})
+        histories = (source.history({"node": name, **window})["decisions"] for window in windows)
+        found = next(filter(None, (removal_of(name, each) for each in histories)), None)
     except HistoryUnavailable as error:
         return f"its history cannot be read: {error}"
     if found is None:
