@@ -7,13 +7,14 @@ RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 # The site generator has dependencies that the tests do not need.
 DOCS   := .venv-docs
+VERSION_OF_PACKAGE = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 # Where the control plane for e2e is built, once per machine.
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 # Each has a control plane of its own. Its tests wait more than they work: there may be more of them than cores.
 E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit fuzz torture planted e2e e2e-binaries load conformance compare browser browser-binary wheel screenshots docs bench format generate changelog picture lock sbom audit clean
+.PHONY: help demo test check unit fuzz torture planted e2e e2e-binaries load conformance compare browser browser-binary wheel screenshots docs image bench format generate changelog picture lock sbom audit clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -117,6 +118,10 @@ lock: | $(VENV)/bin/python ## resolve dependencies anew
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --extra highs --extra otel --group build -o requirements/run.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --group docs -o requirements/docs.lock
+
+image: ## build the container image dovetail:VERSION, and start it; needs docker
+	docker build --tag dovetail:$(VERSION_OF_PACKAGE) .
+	docker run --rm --read-only dovetail:$(VERSION_OF_PACKAGE) --version
 
 sbom: requirements/run.lock ## write a CycloneDX SBOM of what the image installs: dist/dovetail.cdx.json
 	@$(PYTHON) -m venv --clear dist/image && $(PYTHON) -m venv dist/tools

@@ -53,6 +53,11 @@ def test_the_workflows_run_what_ci_runs():
     assert ci <= made(ROOT / ".github" / "workflows" / "test.yml")
 
 
+def test_every_change_builds_the_site_and_the_image():
+    """CI has no container engine everywhere: the workflow has."""
+    assert {"docs", "image"} <= made(ROOT / ".github" / "workflows" / "test.yml")
+
+
 def hooks():
     return {hook["id"]: hook for repository in read(HOOKS)["repos"] for hook in repository["hooks"]}
 

@@ -53,3 +53,6 @@ def test_the_report_needs_no_network_shows_its_plots_and_satisfies_axe(scheme, r
 def test_the_report_fits_a_narrow_screen(report, open_page):
     page = open_page(report.as_uri(), viewport={"width": 380, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
+    label = page.locator(".chart text").first.bounding_box()
+    assert label is not None
+    assert label["height"] >= 9  # the plot is scrolled, not shrunk until nothing can be read

@@ -105,9 +105,10 @@ def test_the_node_view_says_what_explain_says(demo, open_page):
     for index, method in enumerate(explained["methods"]):
         assert shown.nth(index).locator("li").count() == len(method["obstacles"])
         for place, obstacle in enumerate(method["obstacles"]):
-            line = shown.nth(index).locator("li").nth(place).inner_text()
+            item = shown.nth(index).locator("li").nth(place)
+            line, code = item.inner_text(), item.locator(".code")
             assert obstacle["message"] in line
-            assert obstacle["code"] in line
+            assert code.get_attribute("title") == obstacle["code"] != code.inner_text()  # in plain words
             assert ("permanent" in line) == (obstacle["permanent"] and not obstacle["until"])
     past = told(demo.place, "history", "--ledger", demo.ledger, "--node", name)["decisions"]
     assert page.locator(".timeline > li.decided").count() == len(past) > 0

@@ -34,6 +34,13 @@ def manifest(tmp_path):
     return to_file
 
 
+def test_actions_with_equal_answers_are_one_list(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_bytes(snapshot_bytes(cluster(worker("a"), pools=[nodepool(disruption={"budgets": [{"nodes": "1"}]})])))
+    first, *_ = budgets("default", "--snapshot", path).stdout.splitlines()
+    assert first == "Now, of 1 node: Drift, Emptiness and Consolidation 1."
+
+
 def test_a_manifest_hour_by_hour_with_actions_that_are_alike_together(manifest):
     path = manifest({"nodes": "20%"}, OFFICE, {"nodes": "5", "reasons": ["Drifted"]})
     result = budgets("default", "-f", path, "--nodes", 40, "--from", "2026-01-09", "--days", 2)

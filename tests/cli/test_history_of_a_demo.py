@@ -61,6 +61,11 @@ def test_the_savings_of_a_demo_end_with_its_last_decision(ledger):
     assert "saved $0.50 until 2026-01-06 11:00:00 UTC" in printed("history", "id0", "--ledger", str(ledger))
 
 
+def test_a_later_end_of_the_window_adds_no_savings(ledger):
+    lines = printed("history", "--ledger", str(ledger), "--until", "2026-06-01")
+    assert "saved $0.50 until 2026-01-06 11:00:00 UTC" in lines
+
+
 def test_a_node_can_be_named_as_for_kubectl(ledger):
     assert printed("history", "node/n0", "--ledger", str(ledger)) == printed(
         "history", "--node", "n0", "--ledger", str(ledger)

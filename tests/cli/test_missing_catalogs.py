@@ -117,6 +117,19 @@ def test_explain_names_the_cause_for_a_node_and_for_a_nodepool(command):
     )
 
 
+@pytest.mark.parametrize("cloud_only", [True, False])
+def test_what_if_compares_no_plan_that_is_not_known(command, cloud_only):
+    found = snapshot()
+    if cloud_only:
+        found = replace(found, nodes=tuple(node for node in found.nodes if node.nodepool_name == "cloud"))
+    result = command("what-if", "--set", "spec.disruption.consolidationPolicy=WhenEmpty", read=found)
+    assert (result.exit_code, result.stderr) == (2, ERROR)
+    assert f"the instance types and prices of NodePool cloud are not known: {CAUSE}." in result.stdout
+    assert result.stdout.startswith("No plan at ") is cloud_only
+    assert ("removes 0 nodes" in result.stdout, "$0.00" in result.stdout and cloud_only) == (False, False)
+    assert ("The prices of 2 nodes are unknown and not in these costs." in result.stdout) is not cloud_only
+
+
 def test_top_shows_no_price_where_none_is_known(command):
     found = snapshot()
     alone = replace(found, nodes=tuple(node for node in found.nodes if node.nodepool_name == "cloud"))

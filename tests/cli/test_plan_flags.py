@@ -12,13 +12,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from acceptance.fleet import cluster, drifted, free, running, worker
+from acceptance.fleet import cluster, drifted, free, pdb, running, worker
 from builders import NOON, nodepool
 from docs.pages import ROOT
 from dovetail.cli.app import app
 from dovetail.core.lifecycle.nodepool_hash import hash_annotations
 
 EXAMPLE = ROOT / "examples" / "snapshots" / "office-hours.yaml"
+WEEKDAY = EXAMPLE.with_name("weekday.yaml")
 
 
 def plan(*arguments):
@@ -52,6 +53,32 @@ def test_the_summary_groups_what_blocks_the_rest():
     assert ends["shop/ledger"] == (None, True)
     assert ends["karpenter.sh/do-not-disrupt"] == ("2026-01-05T14:00:00Z", False)
     assert next(each["pods"] for each in blocked if each["by"] == "pod protection") == ["ci/build-7"]
+
+
+def test_the_summary_names_every_pod_of_a_pdb(kept):
+    path = kept(cluster(worker("a", running("web-1", "a"), running("web-2", "a")), pdbs=[pdb()]))
+    (blocked,) = document("--snapshot", path, "--summary")["blocked"]
+    assert (blocked["what"], blocked["pods"]) == ("default/web", ["default/web-1", "default/web-2"])
+
+
+def test_the_summary_of_a_node_that_expires_first_blames_the_budget_for_its_own_reason(kept):
+    """The budget does not apply to expiration: the node leaves before its window ends."""
+    closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "5h", "reasons": ["Underutilized"]}
+    expiring = worker("a", running("x", "a", cpu="1"), claim={"spec": {"expireAfter": "25h"}})  # it is a day old
+    path = kept(cluster(expiring, worker("b", running("y", "b", cpu="1")), pools=[free(budgets=[closed])]))
+    lines = plan("--snapshot", path, "--summary").stdout
+    assert "'0' of NodePool default allows 0 for Underutilized, until 14:00 UTC, can leave from 13:00 UTC" in lines
+    assert "for Expired" not in lines
+
+
+def test_a_node_that_has_expired_by_then_is_leaving_and_nothing_keeps_it(kept):
+    closed = {"nodes": "0", "schedule": "0 9 * * *", "duration": "5h"}
+    expiring = worker("a", running("x", "a", cpu="1"), claim={"spec": {"expireAfter": "25h"}})
+    path = kept(cluster(expiring, worker("b", running("y", "b", cpu="1")), pools=[free(budgets=[closed])]))
+    summary = plan("--snapshot", path, "--at", "+90m", "--summary").stdout
+    assert "   1  already leaving: expired after 25h (a)" in summary
+    (left,) = [each for each in document("--snapshot", path, "--at", "+90m")["leftAlone"] if each["node"] == "a"]
+    assert left["verdict"]["line"] == "Leaving: expired after 25h, at 13:00 UTC, regardless of budgets"
 
 
 def test_many_nodes_behind_one_obstacle_are_one_line(kept):
@@ -129,6 +156,14 @@ def test_a_reason_shows_why_its_methods_leave_nodes_alone():
     assert document("--snapshot", EXAMPLE, "--reason", "Underutilized")["commands"] == []
 
 
+def test_a_reason_shows_what_blocks_only_the_nodes_it_shows():
+    shown = document("--snapshot", WEEKDAY, "--reason", "Drifted")
+    drifted_nodes = {each["node"] for each in shown["leftAlone"]}
+    assert drifted_nodes == {"general-2", "general-3"}
+    assert {name for each in shown["drifted"] for name in each["nodes"]} == drifted_nodes
+    assert shown["blockers"] == []  # the PDBs and the protected pod are on other nodes
+
+
 def test_a_reason_gives_the_same_answers_as_the_whole_plan():
     """Only consolidation applies to the nodes of NodePool general: none is empty, and none has drifted."""
 
@@ -146,7 +181,10 @@ def test_a_reason_gives_the_same_answers_as_the_whole_plan():
     [
         (["--nodepool", "gneral"], "there is no nodepool 'gneral'; did you mean 'general'?"),
         (["--reason", "drift"], "there is no disruption reason 'drift'; did you mean 'Drifted'?"),
-        (["--reason", "Manual"], "there is no disruption reason 'Manual'; there are Drifted, Empty, Expired ..."),
+        (
+            ["--reason", "Manual"],
+            "there is no disruption reason 'Manual'; there are Drifted, Empty, Expired, Underutilized",
+        ),
     ],
 )
 def test_unknown_names_are_an_error_with_a_suggestion(arguments, words):

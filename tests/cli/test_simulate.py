@@ -93,7 +93,7 @@ def test_interruptions_and_failures_take_nodes_and_others_come(tmp_path):
     assert moments(report, "draining") == [at(5 * MINUTE)]
     assert 10 * MINUTE < second["at"] < 13 * MINUTE
     assert [each < 7 * MINUTE for each in moments(report, "gone")] == [True, False], "before its two minutes are over"
-    assert report["nodes"] == {"born": 5, "gone": 2, "most": 4}
+    assert report["nodes"] == {"launched": 5, "removed": 2, "most": 4}
     assert report["pending"]["stillWaiting"] == 0
 
 
@@ -143,7 +143,7 @@ def test_the_floor_counts_pods_for_as_long_as_they_had_a_node(tmp_path):
     scenario = tmp_path / "bursts.yaml"
     scenario.write_text(f"{head}  workloads:\n{happen}")
     report = told(scenario, "--for", "2h", "--set", f"{GRACE}=Never")
-    assert report["nodes"]["born"] == 4
+    assert report["nodes"]["launched"] == 4
     assert 0 < report["cost"]["lowerBound"] < report["cost"]["total"]
     priced = report["cost"]["lowerBound"] / 0.10859
     assert priced == pytest.approx(2 * (6 + 3) / 60 * 3.5 / 3.9, rel=0.02), "node hours that two pods filled"
@@ -308,7 +308,7 @@ def test_a_scenario_can_start_from_a_snapshot(tmp_path):
     )
     report = told(scenario)
     assert report["start"] == "2026-01-05T12:00:00Z"
-    assert report["nodes"]["born"] == 0
+    assert report["nodes"]["launched"] == 0
     first = report["timeline"][0]
     assert (first["what"], first["node"], first["reason"]) == ("disrupted", "batch-1", "Empty")
     assert {each["node"] for each in report["timeline"]} == {"batch-1", "batch-2"}
@@ -356,7 +356,7 @@ def test_a_generated_cluster_is_at_rest(tmp_path):
     scenario = tmp_path / "quiet.yaml"
     scenario.write_text(QUIET)
     report = told(scenario)
-    assert (report["nodes"], report["timeline"]) == ({"born": 0, "gone": 0, "most": 12}, [])
+    assert (report["nodes"], report["timeline"]) == ({"launched": 0, "removed": 0, "most": 12}, [])
     assert (report["evictions"], report["pending"]["started"]) == (0, 0)
     assert len(report["samples"]) == 30
     assert all((each["nodes"], each["pods"], each["pending"]) == (12, 90, 0) for each in report["samples"])
@@ -380,7 +380,7 @@ def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path
 def test_the_scenario_of_the_demo_can_be_simulated():
     report = told(DEMO, "--for", "12m")
     assert report["scenario"] == "demo"
-    assert report["nodes"]["born"] > 0
+    assert report["nodes"]["launched"] > 0
     assert report["missed"][0] == "events[1] is after the end of the scenario"
 
 

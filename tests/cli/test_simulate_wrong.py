@@ -72,6 +72,12 @@ def test_an_invalid_scenario_is_refused_before_it_runs(tmp_path, more, why):
     assert not isinstance(result.exception, Exception), result.exception
 
 
+def test_a_missing_scenario_is_named_once(tmp_path):
+    missing = tmp_path / "none.yaml"
+    result = typed(missing)
+    assert (result.exit_code, result.stderr.count(str(missing))) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

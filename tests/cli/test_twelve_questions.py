@@ -2,8 +2,6 @@
 
 The truth is derived here from the snapshot as plain YAML, with no code of Dovetail: which pods a PodDisruptionBudget
 selects, when a protection or a budget window ends, which filter each node fails, what the nodes cost.
-
-Questions that other commands answer have their place at the end of the file.
 """
 
 import re
@@ -255,10 +253,58 @@ def test_how_much_was_saved(tmp_path):
     assert f"1 command saved ${saved:,.2f} until 2026-01-05 12:00:00 UTC." in "\n".join(text.stdout.splitlines()[:3])
 
 
-# -- places for the questions that other commands answer
+def test_why_was_it_removed(tmp_path):
+    """The empty node is gone, and the ledger has the decision of two hours ago."""
+    (node,) = [name for name in NODES if not pods_on(name)]
+    without = {**SNAPSHOT, "objects": [each for each in SNAPSHOT["objects"] if each["metadata"]["name"] != node]}
+    snapshot, path = tmp_path / "after.yaml", tmp_path / "ledger.db"
+    snapshot.write_text(yaml.safe_dump(without))
+    decided = NOW - timedelta(hours=2)
+    ledger = SqliteLedger(path, NoonClock(), cluster="https://one")
+    ledger.start()
+    removed = LedgerNode(nodeclaim=node, node=node, nodepool=pool_of(node), price=price(node), expires_at=NEVER_EXPIRES)
+    entry = LedgerEntry(
+        id="c0ffee",
+        at=decided,
+        act=LedgerAction.DISRUPT,
+        reason="Empty",
+        why=f"delete: [{node}]",
+        method="emptiness",
+        nodes=(removed,),
+    )
+    ledger.open(entry)
+    ledger.close("c0ffee", LedgerEnding(outcome=DecisionOutcome.DONE, at=decided))
+    ledger.gone("c0ffee", node, decided)
+    ledger.stop(30)
+    command = ["explain", "node", node, "--ledger", str(path), "--snapshot", str(snapshot)]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
+    first, second, why = result.stdout.splitlines()[:3]
+    assert first == f"Node {node}: Removed 2h ago: Empty, by emptiness, decision c0ffee."
+    assert second.startswith(f"{decided:%H:%M} UTC; saved ${2 * price(node):,.2f} until 2026-01-05 12:00:00 UTC")
+    assert why == f"delete: [{node}]"
 
-ANSWERED_BY = {
-    "why removed": "history, explain of a node that is gone",
-    "what if consolidateAfter 5m": "what-if",
-}
-"""Add the test beside those above and remove the entry when the command exists."""
+
+def test_what_if_consolidate_after_were_five_minutes(tmp_path):
+    """Pods left the empty node seven minutes ago: it waits for the ten minutes of its NodePool, but not for five."""
+    (node,) = [name for name in NODES if not pods_on(name)]
+    assert POOLS[pool_of(node)]["spec"]["disruption"]["consolidateAfter"] == "10m"
+    left_at = f"{NOW - timedelta(minutes=7):%Y-%m-%dT%H:%M:%SZ}"
+    recent = {**CLAIMS[node], "status": {**CLAIMS[node]["status"], "lastPodEventTime": left_at}}
+    changed = [recent if each == CLAIMS[node] else each for each in SNAPSHOT["objects"]]
+    snapshot = tmp_path / "recent.yaml"
+    snapshot.write_text(yaml.safe_dump({**SNAPSHOT, "objects": changed}))
+    result = CliRunner().invoke(
+        app, ["what-if", "--snapshot", str(snapshot), "--set", "spec.disruption.consolidateAfter=5m"]
+    )
+    assert result.exit_code == 0, result.output
+    cost = sum(map(price, NODES))
+    first, *changes = result.stdout.splitlines()[:3]
+    assert first == (
+        "The next pass removes 1 node instead of 0; "
+        f"${cost - price(node):,.2f} an hour after it instead of ${cost:,.2f}."
+    )
+    waits = {name: pool["spec"]["disruption"]["consolidateAfter"] for name, pool in POOLS.items()}
+    assert changes == [
+        f"  NodePool {name}, spec.disruption.consolidateAfter: {wait} -> 5m" for name, wait in sorted(waits.items())
+    ]

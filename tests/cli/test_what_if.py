@@ -130,6 +130,14 @@ def test_of_several_settings_each_without_effect_is_named():
     assert found["settings"][1]["message"].endswith("because limits apply when a node is launched")
 
 
+def test_a_nodepool_that_already_has_the_value_is_not_listed_as_changed():
+    """NodePool batch has 10m, general 30m."""
+    lines = what_if("spec.disruption.consolidateAfter=10m").stdout.splitlines()
+    assert [each for each in lines if " -> " in each] == [
+        "  NodePool general, spec.disruption.consolidateAfter: 30m -> 10m"
+    ]
+
+
 def test_later_settings_apply_on_top_of_earlier_ones():
     found = document(
         "nodepool/batch.spec.disruption.budgets[0].schedule='@daily'",

@@ -94,7 +94,7 @@ def test_drift_that_a_replacement_has_as_well_names_it():
 
 
 def test_a_node_that_no_method_speaks_of_waits_for_another_command():
-    verdict = find_verdict([MethodView("drift", Reason.DRIFTED)], None, in_set=False)
+    verdict = find_verdict([MethodView("drift", Reason.DRIFTED)], None, NOON, in_set=False)
     assert (verdict.outcome, verdict.code) == ("CanLeave", "AnotherFirst")
     assert verdict_line(verdict, NOON) == "Can leave in a later pass by drift: another command goes first"
 

@@ -179,6 +179,7 @@ def test_removed_and_misplaced_kinds_are_rejected_with_a_remedy(api_version, kin
     [
         ("apps/v1", "Deployment", "skipped"),
         ("karpenter.azure.com/v1beta1", "AKSNodeClass", "skipped"),
+        ("dovetail.sh/v1alpha1", "Scenario", "is not a kind that dovetail validate checks; skipped"),
     ],
 )
 def test_other_kinds_are_skipped_with_a_note(api_version, kind, note):

@@ -169,7 +169,7 @@ def _history(ledger: Path | None, parameters: Mapping[str, str], now: datetime) 
             until=instant("until", parameters.get("until", ""), lambda: now),
             most=int(most),
         )
-        until = question.until or now
+        until = min(question.until or now, now)  # nothing is saved yet in the time to come
         savings = HistorySavings(until, read_savings(ledger, question.since, until))
         return history_document(read_history(ledger, question), savings)
     except typer.BadParameter as error:
@@ -186,7 +186,7 @@ def _window(parameters: Mapping[str, str], now: datetime) -> tuple[datetime | No
 
     try:
         since = instant("since", parameters.get("since", ""), lambda: now)
-        return since, instant("until", parameters.get("until", ""), lambda: now) or now
+        return since, min(instant("until", parameters.get("until", ""), lambda: now) or now, now)
     except typer.BadParameter as error:
         raise PageApiError(error.message, 400) from None
 

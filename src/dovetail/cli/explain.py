@@ -157,13 +157,17 @@ def _node(
 def _print_removed(name: str, now: "datetime", output: str, history: "tuple[Settings, HistoryPlace | None]") -> str:
     """Print which decision removed a node that is gone; returns where it was looked for if there is none."""
     from dovetail.cli.view.removed_node import print_removed_node, removal_of
+    from dovetail.model.instants import stamp
 
     settings, place = history
     if place is None and not settings.ledger:
         return "a snapshot has no history; name a ledger file with --ledger"
     try:
         source = find_source(place or HistoryPlace(), settings)
-        found = removal_of(name, source.history({"node": name})["decisions"])
+        # Savings are counted to the time of the answer; but the ledger may be newer than a snapshot.
+        windows: tuple[dict[str, str], ...] = ({"until": stamp(now)}, {})
+        histories = (source.history({"node": name, **window})["decisions"] for window in windows)
+        found = next(filter(None, (removal_of(name, each) for each in histories)), None)
     except HistoryUnavailable as error:
         return f"its history cannot be read: {error}"
     if found is None:

@@ -99,6 +99,7 @@ DocumentOutputOption = Annotated[
 ]
 
 _MOST_SUGGESTIONS = 3
+_MOST_LISTED = 5
 
 
 def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | None, settings: Settings) -> "Snapshot":
@@ -161,5 +162,5 @@ def fail_unknown(kind: str, name: str, known: Iterable[str], looked: str = "") -
     if close:
         offered = " or ".join(repr(each) for each in close[:_MOST_SUGGESTIONS])
         fail(f"there is no {kind} {name!r}; did you mean {offered}?{more}")
-    shown = ", ".join(names[:_MOST_SUGGESTIONS]) + (" ..." if len(names) > _MOST_SUGGESTIONS else "")
+    shown = ", ".join(names[:_MOST_LISTED]) + (" ..." if len(names) > _MOST_LISTED else "")
     fail(f"there is no {kind} {name!r}; " + (f"there are {shown}" if names else f"there are no {kind}s") + more)

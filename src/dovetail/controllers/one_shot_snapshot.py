@@ -23,7 +23,9 @@ from dovetail.ports.cluster import Cluster, Listing, ListOptions
 from dovetail.ports.errors import Denied, NotFound
 
 log = logging.getLogger(__name__)
-_NO_OFFERING = "no instance type is available; is its node class ready, and is the region that of the cluster?"
+_NO_OFFERING = (
+    "no instance type is available; check that its node class is ready, and that the region is that of the cluster"
+)
 _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --server-side -f -"
 
 

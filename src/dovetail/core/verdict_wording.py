@@ -23,6 +23,7 @@ from dovetail.model.verdict import (
     PoolVerdict,
 )
 
+_EXPIRATION = "expiration"
 _METHODS = {"multi-node": "multi-node consolidation", "single-node": "single-node consolidation"}
 MOST_CLAUSES = 3
 """How many obstacles a verdict names; the rest is counted."""
@@ -34,8 +35,19 @@ MOST_USERS = 3
 def verdict_line(verdict: NodeVerdict, now: datetime) -> str:
     """The verdict on a node in one line: whether it leaves, when and how, and what it waits for."""
     because = because_of(verdict, now)
-    expires = f"; expires {moment(verdict.expires_at, now)}" if verdict.expires_at is not None else ""
-    return f"{_lead(verdict, now)}{': ' * bool(because)}{because}{expires}"
+    expires = f"; {_expires(verdict.expires_at, now)} {moment(verdict.expires_at, now)}" if verdict.expires_at else ""
+    between = ("; until then " if _ends_by_expiring(verdict) else ": ") * bool(because)
+    return f"{_lead(verdict, now)}{between}{because}{expires}"
+
+
+def _ends_by_expiring(verdict: NodeVerdict) -> bool:
+    """Whether the obstacles do not end before the node expires: they are those of other ways to leave."""
+    blocked = {method for each in verdict.obstacles for method in each.methods}
+    return verdict.method == _EXPIRATION and bool(blocked) and _EXPIRATION not in blocked
+
+
+def _expires(at: datetime, now: datetime) -> str:
+    return "expires" if at > now else "expired"
 
 
 def _lead(verdict: NodeVerdict, now: datetime) -> str:
@@ -104,7 +116,8 @@ def clause(group: ObstacleGroup, now: datetime) -> str:
     if refusal.code is RefusalCode.BUDGET:
         return f"{_budget_clause(refusal)}{lasts}"
     if refusal.code is RefusalCode.NEVER and refusal.until is not None:
-        return f"expires after {refusal.setting}, at {moment(refusal.until, now)}, regardless of budgets"
+        at = refusal.until
+        return f"{_expires(at, now)} after {refusal.setting}, at {moment(at, now)}, regardless of budgets"
     return f"{obstacle(refusal)}{lasts}"
 
 

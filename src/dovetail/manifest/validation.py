@@ -78,7 +78,7 @@ def other_kind_report(document: Plain, api_version: str, kind: str) -> Report:
     group = api_version.partition("/")[0]
     if group in _OWN_GROUPS:
         return Report(kind, name, (_wrong_group_or_version(api_version, group, kind),))
-    note = f"{api_version} {kind} is not a kind that Dovetail uses; skipped"
+    note = f"{api_version} {kind} is not a kind that dovetail validate checks; skipped"
     return Report(kind, name, warnings=tuple(_do_not_disrupt_warnings(document)), note=note)
 
 

@@ -69,7 +69,9 @@ class NodeVerdict(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def code(self) -> RefusalCode:
-        """The code of the obstacle that is named first."""
+        """The code of the obstacle that is named first; a node past its hard expiration is about to be deleted."""
+        if self.outcome is Outcome.LEAVING and self.obstacles[0].refusal.code is RefusalCode.NEVER:
+            return RefusalCode.DELETING
         return self.obstacles[0].refusal.code if self.obstacles and not self.after else RefusalCode.ANOTHER_FIRST
 
 

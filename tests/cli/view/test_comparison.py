@@ -90,7 +90,7 @@ def report(cost):
         "savings": {"total": cost / 2},
         "evictions": 3,
         "disruptions": {},
-        "nodes": {"born": 1, "most": 1},
+        "nodes": {"launched": 1, "most": 1},
         "pending": {"podHours": 0.0, "p95Seconds": 0.0},
     }
 

@@ -176,7 +176,7 @@ def test_hard_expiration_with_a_bounded_drain_ends_a_permanent_block():
     node = worker("a", running("x", "a"), age=20 * HOUR, claim={"spec": spec})
     found = cluster(node, pdbs=[pdb(**BLOCKING)])
     held = "PDB default/web never allows an eviction (pod default/x)"
-    assert line(found) == f"Can leave from 16:00 UTC by expiration: {held}"
+    assert line(found) == f"Can leave from 16:00 UTC by expiration; until then {held}"
     assert not verdict(found).permanent
 
 
@@ -192,6 +192,35 @@ def test_expiration_is_a_deadline_while_another_way_may_open():
     node = worker("a", running("x", "a"), age=20 * HOUR, claim={"spec": {"expireAfter": "24h"}})
     found = cluster(node, pdbs=[pdb()])
     assert line(found) == "Stays: PDB default/web allows no eviction (pod default/x); expires 16:00 UTC"
+
+
+def test_a_node_that_expires_before_a_budget_window_ends_leaves_by_expiration():
+    node = worker("a", running("x", "a", cpu="1"), age=23 * HOUR, claim={"spec": {"expireAfter": "24h"}})
+    found = cluster(node, worker("b", running("y", "b", cpu="1")), pools=[free(budgets=[CLOSED_TILL_TWO])])
+    held = "budget '0' of NodePool default allows 0 of 2 nodes until 14:00 UTC"
+    assert line(found) == f"Can leave from 13:00 UTC by expiration; until then {held}"
+
+
+@pytest.mark.parametrize(
+    ("pods", "budgets"),
+    [
+        pytest.param([running("x", "a", cpu="1")], [CLOSED_TILL_TWO], id="a budget, which does not apply"),
+        pytest.param([running("x", "a", cpu="1")], [CLOSED], id="a budget that never opens"),
+        pytest.param([protected_for("160m")], [], id="a pod that is protected for a time"),
+    ],
+)
+def test_a_node_past_its_hard_expiration_is_leaving_whatever_keeps_it(pods, budgets):
+    node = worker("a", *pods, age=25 * HOUR, claim={"spec": {"expireAfter": "24h"}})
+    found = cluster(node, pools=[free(budgets=budgets)])
+    assert line(found) == "Leaving: expired after 24h, at 11:00 UTC, regardless of budgets"
+    assert verdict(found).code == "Deleting"  # for chips and filters
+
+
+def test_a_node_past_its_hard_expiration_stays_if_its_drain_would_not_end():
+    node = worker("a", running("x", "a"), age=25 * HOUR, claim={"spec": {"expireAfter": "24h"}})
+    found = cluster(node, pdbs=[pdb(**BLOCKING)])
+    held = "PDB default/web never allows an eviction (pod default/x)"
+    assert line(found) == f"Stays: {held}; expired 11:00 UTC"
 
 
 def test_more_obstacles_than_three_are_counted():

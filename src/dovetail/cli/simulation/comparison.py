@@ -25,7 +25,7 @@ FIGURES: tuple[tuple[str, str, Take], ...] = (
     ("overLowerBound", "over floor %", lambda report: _percent(report["cost"]["overLowerBound"])),
     ("evictions", "evictions", lambda report: report["evictions"]),
     ("disruptions", "nodes disrupted", lambda report: sum(report["disruptions"].values())),
-    ("nodesBorn", "nodes launched", lambda report: report["nodes"]["born"]),
+    ("nodesLaunched", "nodes launched", lambda report: report["nodes"]["launched"]),
     ("mostNodes", "most nodes", lambda report: report["nodes"]["most"]),
     ("pendingPodHours", "pod hours pending", lambda report: report["pending"]["podHours"]),
     ("p95Seconds", "p95 pending s", lambda report: report["pending"]["p95Seconds"]),

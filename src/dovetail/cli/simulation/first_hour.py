@@ -59,7 +59,7 @@ def _first_hour(snapshot: Snapshot, report: Report, disruption: str, minutes: in
         cost_before=sum(snapshot.price_of(node) or 0.0 for node in snapshot.nodes if node.managed),
         cost_after=report["samples"][-1]["cost"],
         launched=sum(each["what"] == "launched" for each in timeline),
-        removed=report["nodes"]["gone"],
+        removed=report["nodes"]["removed"],
         evictions=report["evictions"],
         pending_before=len(snapshot.unbound_pods),
         pending=report["pending"]["stillWaiting"],

@@ -85,7 +85,7 @@ def _run(report: Report) -> str:
     summary = (
         f"<p>Cost {dollars(cost['total'])}{over}, lower bound {floor}; {html.escape(savings_text(report))}; "
         f"{report['evictions']:,} evictions; "
-        f"{report['nodes']['born']} nodes launched, {report['nodes']['gone']} removed; pods were pending "
+        f"{report['nodes']['launched']} nodes launched, {report['nodes']['removed']} removed; pods were pending "
         f"{pending['meanSeconds']:g} s on average, p95 {pending['p95Seconds']:g} s. Seed {report['seed']}.</p>"
     )
     samples = report["samples"]
@@ -116,7 +116,7 @@ def _series(samples: Sequence[dict[str, Any]], key: str) -> list[float | None]:
 
 def _day_table(report: Report) -> str:
     heads = ("Day", "Cost $", "Floor $", "Evictions", "Launched", "Removed", "Pending pod h")
-    keys = ("day", "cost", "lowerBound", "evictions", "nodesBorn", "nodesGone", "pendingPodHours")
+    keys = ("day", "cost", "lowerBound", "evictions", "nodesLaunched", "nodesRemoved", "pendingPodHours")
     return _table("By day", heads, [[each[key] for key in keys] for each in report["days"]])
 
 
@@ -127,8 +127,8 @@ def _pool_table(report: Report) -> str:
         [
             name,
             pool["cost"],
-            pool["nodesBorn"],
-            pool["nodesGone"],
+            pool["nodesLaunched"],
+            pool["nodesRemoved"],
             pool["mostNodes"],
             pool["evictions"],
             pool["pendingPodHours"],

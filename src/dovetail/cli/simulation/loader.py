@@ -98,7 +98,8 @@ def _text(file: Path, path: str, name: object) -> str:
         remedy = error.remedy
         if path and remedy == "check the path":
             remedy = "file names are relative to the folder of the scenario"
-        raise ScenarioInvalid([Fault(path, f"{str(name)!r} {error.problem}", remedy=remedy)]) from error
+        problem = f"{str(name)!r} {error.problem}" if path else error.problem  # the error names the scenario itself
+        raise ScenarioInvalid([Fault(path, problem, remedy=remedy)]) from error
 
 
 def _include_snapshot(spec: dict[str, Any], folder: Path) -> list[Fault]:

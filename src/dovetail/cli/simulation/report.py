@@ -52,8 +52,8 @@ def report_of(
             "overLowerBound": None if not total_floor else round(meter.cost / total_floor - 1, 4),
         },
         "nodes": {
-            "born": meter.launched,
-            "gone": meter.removed,
+            "launched": meter.launched,
+            "removed": meter.removed,
             "most": meter.most_nodes,
         },
         "evictions": meter.evictions,
@@ -115,8 +115,8 @@ def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any
         "cost": _money(meter.cost_by_day[day]),
         "lowerBound": None if floor is None else _money(floor[day]),
         "evictions": meter.evictions_by_day[day],
-        "nodesBorn": meter.launched_by_day[day],
-        "nodesGone": meter.removed_by_day[day],
+        "nodesLaunched": meter.launched_by_day[day],
+        "nodesRemoved": meter.removed_by_day[day],
         "pendingPodHours": round(meter.pending_by_day[day] / HOUR, 4),
     }
 
@@ -131,8 +131,8 @@ def _written(budget: BudgetSpec) -> str:
 def _pool(pool: PoolFigures, budgets: list[str]) -> dict[str, Any]:
     return {
         "cost": _money(pool.cost),
-        "nodesBorn": pool.launched,
-        "nodesGone": pool.removed,
+        "nodesLaunched": pool.launched,
+        "nodesRemoved": pool.removed,
         "mostNodes": pool.most_nodes,
         "mostLeavingAtOnce": pool.most_leaving,
         "evictions": pool.evictions,

@@ -20,7 +20,8 @@ STYLE = """
 .chart figcaption{font-weight:600}.chart figcaption span{font-weight:400;color:var(--dim)}
 .chart ul{display:flex;flex-wrap:wrap;gap:0 1.2rem;list-style:none;margin:.2rem 0;padding:0;font-size:12px}
 .chart li::before{content:"";display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px}
-.chart li::before{background:var(--of)}.chart svg{display:block;width:100%;height:auto}
+.chart li::before{background:var(--of)}.chart svg{display:block;width:100%;min-width:780px;height:auto}
+.chart .plot{overflow-x:auto}
 .chart text{font:11px system-ui,sans-serif;fill:var(--dim)}.grid{stroke:var(--line)}.zero{stroke:var(--dim)}
 .edge{fill:none;stroke:var(--of);stroke-width:1.75}.area{fill:var(--of);opacity:.16}
 .at rect{fill:transparent}.at line{stroke:currentcolor;stroke-dasharray:3 3;visibility:hidden}
@@ -45,8 +46,9 @@ def plot(title: str, hours: Sequence[float], lines: Mapping[str, Values], unit: 
     columns = "".join(_column(scale, span, at, lines, unit) for at, span in enumerate(spans))
     return (
         f'<figure class="chart"><figcaption>{html.escape(title)}</figcaption><ul>{legend}</ul>'
+        f'<div class="plot" tabindex="0" role="group" aria-label="{html.escape(title)}">'  # a narrow screen scrolls it
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(f"{title}: {spoken}")}">'
-        f"{''.join(scale.axes(unit))}{''.join(drawn)}{columns}</svg>{_values(title, spans, lines, unit)}</figure>"
+        f"{''.join(scale.axes(unit))}{''.join(drawn)}{columns}</svg></div>{_values(title, spans, lines, unit)}</figure>"
     )
 
 

@@ -147,8 +147,9 @@ def draw_adoption(console: Console, document: Mapping[str, Any]) -> None:
 def _verdict(document: Mapping[str, Any]) -> str:
     if document["ready"] is None:
         return "not known, because instance types are missing"
-    verdict = "yes" if document["ready"] else f"no, {counted(document['toFix'], 'thing')} to fix"
     unchecked = document["notChecked"]
+    ready = "yes, as far as it could be checked" if unchecked else "yes"
+    verdict = ready if document["ready"] else f"no, {counted(document['toFix'], 'thing')} to fix"
     return verdict + (f" ({unchecked} not checked, see below)" if unchecked else "")
 
 

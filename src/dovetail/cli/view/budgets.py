@@ -52,7 +52,8 @@ def _now_line(calendar: Calendar, at: datetime) -> str:
     parts = []
     for each, actions in alike.items():
         change = f" until {moment(each.changes_at, at)}, then {_number(each.then)}" if each.changes_at else ""
-        parts.append(f"{' and '.join(actions)} {_number(each.limit)}{change}")
+        named = " and ".join(filter(None, [", ".join(actions[:-1]), actions[-1]]))
+        parts.append(f"{named} {_number(each.limit)}{change}")
     return f"Now, of {counted(calendar.total, 'node')}: {'; '.join(parts)}."
 
 

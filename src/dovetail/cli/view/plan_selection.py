@@ -59,7 +59,6 @@ def restrict(document: Document, plan: PassPlan, selection: PlanSelection) -> Do
     if selection.nodepools:
         for field in _BY_POOL:
             restricted[field] = [each for each in document[field] if each["nodepool"] in selection.nodepools]
-        restricted |= _causes(document, plan, selection.nodepools)
         restricted["missingCatalogs"] = [
             each for each in document["missingCatalogs"] if not set(selection.nodepools).isdisjoint(each["nodepools"])
         ]
@@ -70,15 +69,20 @@ def restrict(document: Document, plan: PassPlan, selection: PlanSelection) -> Do
         "commands": len(document["commands"]) - len(shown),
         "nodesLeftAlone": len(document["leftAlone"]) - len(restricted["leftAlone"]),
     }
-    return {**restricted, "hidden": hidden, "notes": [*document["notes"], *_notes(selection, hidden)]}
+    return {
+        **restricted,
+        **_causes(restricted),
+        "hidden": hidden,
+        "notes": [*document["notes"], *_notes(selection, hidden)],
+    }
 
 
-def _causes(document: Document, plan: PassPlan, nodepools: tuple[str, ...]) -> Document:
-    """What drifted and what blocks nodes, for the nodes of these NodePools."""
-    assert plan.context is not None, "plan_pass records its context"
-    names = {each.name for each in plan.context.snapshot.nodes if each.nodepool_name in nodepools}
+def _causes(restricted: Document) -> Document:
+    """What drifted and what blocks nodes, for the nodes that are shown."""
+    names = {name for each in restricted["commands"] for name in each["nodes"]}
+    names |= {each["node"] for each in restricted["leftAlone"]}
     shared = {
-        field: [{**each, "nodes": [name for name in each["nodes"] if name in names]} for each in document[field]]
+        field: [{**each, "nodes": [name for name in each["nodes"] if name in names]} for each in restricted[field]]
         for field in ("drifted", "blockers")
     }
     return {field: [each for each in entries if each["nodes"]] for field, entries in shared.items()}

@@ -1,6 +1,6 @@
 """Prints the summary of a plan: cost now, what leaves, cost after, what blocks the rest, and what drifted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -35,10 +35,7 @@ def print_summary(
     if selection:
         notes = [*notes, f"Only {selection}. The pass decides about all nodes together."]
     document = {**document_type("PlanSummary"), **summary_document(summarize(plan, snapshot, selection.nodepools))}
-    missing = missing_catalogs(snapshot, selection.nodepools or None)
-    document |= {"notes": list(notes), "missingCatalogs": [str(each) for each in missing]}
-    pools = {name for each in missing for name in each.nodepools}
-    document["unplannedNodes"] = sum(each.managed and each.nodepool_name in pools for each in snapshot.nodes)
+    document |= {"notes": list(notes), **unplanned_document(snapshot, selection.nodepools)}
     print_document(document, output, lambda console: _draw(console, document))
 
 
@@ -61,6 +58,16 @@ def summary_document(summary: PlanSummary) -> dict[str, Any]:
         "savingPerMonth": round(summary.saving * HOURS_PER_MONTH, 2),
         "blocked": [blocked_document(each) for each in summary.blocked],
         "drifted": drifted_document(summary.drifted),
+    }
+
+
+def unplanned_document(snapshot: Snapshot, nodepools: Collection[str] = ()) -> dict[str, Any]:
+    """Build the part about the nodes for which nothing can be planned, because their instance types are not known."""
+    missing = missing_catalogs(snapshot, nodepools or None)
+    pools = {name for each in missing for name in each.nodepools}
+    return {
+        "missingCatalogs": [str(each) for each in missing],
+        "unplannedNodes": sum(each.managed and each.nodepool_name in pools for each in snapshot.nodes),
     }
 
 

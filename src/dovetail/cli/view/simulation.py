@@ -47,7 +47,7 @@ def _summary(console: Console, report: Report) -> None:
     table.show_header = False
     table.add_row("Cost", f"{dollars(cost['total'])}; lower bound {floor}{over}")
     table.add_row("Savings", savings_text(report))
-    table.add_row("Nodes", f"{nodes['born']} launched, {nodes['gone']} removed, at most {nodes['most']} at once")
+    table.add_row("Nodes", f"{nodes['launched']} launched, {nodes['removed']} removed, at most {nodes['most']} at once")
     table.add_row("Disrupted", reasons)
     table.add_row("Evictions", f"{report['evictions']:,}")
     mean, p95, most = (f"{pending[key]:g} s" for key in ("meanSeconds", "p95Seconds", "mostSeconds"))
@@ -78,8 +78,8 @@ def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
             "-" if floor is None else dollars(floor),
             "-" if not floor else f"{each['cost'] / floor - 1:.0%}",
             str(each["evictions"]),
-            str(each["nodesBorn"]),
-            str(each["nodesGone"]),
+            str(each["nodesLaunched"]),
+            str(each["nodesRemoved"]),
             f"{each['pendingPodHours']:,.1f} h",
         )
     console.print(table)
@@ -90,7 +90,7 @@ def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
     table = plain_table("NODEPOOL", *heads)
     for name, pool in pools.items():
         reasons = ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-"
-        numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "evictions")]
+        numbers = [str(pool[key]) for key in ("nodesLaunched", "nodesRemoved", "mostNodes", "evictions")]
         waited, leaving = f"{pool['pendingPodHours']:,.1f} h", str(pool["mostLeavingAtOnce"])
         table.add_row(name, dollars(pool["cost"]), *numbers, waited, leaving, budget_use(pool["budgets"]), reasons)
     console.print(table)

@@ -13,7 +13,7 @@ from dovetail.cli.simulation.nodepool_settings import AppliedSetting, ChangedClu
 from dovetail.cli.simulation.until_stable import StableState
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.plan_selection import PlanSelection
-from dovetail.cli.view.plan_summary import names, summary_document
+from dovetail.cli.view.plan_summary import names, summary_document, unplanned_document
 from dovetail.cli.view.printing import (
     counted,
     document_type,
@@ -23,6 +23,7 @@ from dovetail.cli.view.printing import (
     print_document,
     stamp,
 )
+from dovetail.cli.view.shared_causes import print_no_plan
 from dovetail.cli.view.until_stable import span_text, stable_document
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.plan_comparison import NodeChange, PlanComparison, PlannedNode
@@ -81,6 +82,7 @@ def what_if_document(found: WhatIf) -> dict[str, Any]:
         "otherCommand": [_node(each, at) for each in compared.other_command],
         "otherObstacle": [_node(each, at) for each in compared.other_verdict],
         "settings": list(_settings(found)),
+        **unplanned_document(found.cluster),
         **_played(found),
     }
 
@@ -183,10 +185,20 @@ def _pools(pools: Sequence[str]) -> str:
 
 
 def _draw(console: Console, document: Mapping[str, Any], simulated: Sequence[Row]) -> None:
+    unchanged = all(setting["effect"] == "none" for setting in document["settings"])
+    missing = document["missingCatalogs"]
+    if missing and not unchanged and document["unplannedNodes"] == document["before"]["nodes"]:
+        print_no_plan(console, document["at"], missing)
+        return
     console.print(_verdict(document), style="bold")
+    for cause in missing:
+        console.print(f"No plan for some nodes: {cause}.", style="red")
+    if document["before"]["unpricedNodes"]:
+        unpriced = counted(document["before"]["unpricedNodes"], "node")
+        console.print(f"The prices of {unpriced} are unknown and not in these costs.")
     if "untilStable" in document:
         console.print(_end_states(document["untilStable"]), style="bold")
-    if any(setting["effect"] != "none" for setting in document["settings"]):
+    if not unchanged:
         _draw_change(console, document)
     if simulated:
         console.print(f"\nSimulated {document['simulated']['for']} from {document['at']}", style="bold")
@@ -195,7 +207,7 @@ def _draw(console: Console, document: Mapping[str, Any], simulated: Sequence[Row
 
 def _draw_change(console: Console, document: Mapping[str, Any]) -> None:
     for setting in document["settings"]:
-        for each in setting["nodepools"]:
+        for each in [one for one in setting["nodepools"] if one["before"] != one["after"]]:
             change = f"{each['path']}: {_shown(each['before'])} -> {_shown(each['after'])}"
             console.print(f"  NodePool {each['nodepool']}, {change}")
     console.print()

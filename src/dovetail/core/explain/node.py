@@ -63,17 +63,17 @@ def explain_nodes(
         repair, drift = explain_repair(node, snapshot, terms), drift_cause(node, snapshot)
         wait = current_wait(node, snapshot, repair, replacements)
         in_set = node.name in checked.in_sets
-        verdict = _verdict(node, views, wait, drift, in_set=in_set)
+        verdict = msgspec.structs.replace(_verdict(node, views, wait, snapshot.at, in_set=in_set), drift=drift)
         deleting = node.deleting or (node.node is not None and node.node.deleting)
         draining = explain_drain(node, snapshot.pdbs, snapshot.at) if deleting else None
         yield NodeExplanation(node, snapshot.at, views, verdict, draining, repair, drift, in_set, wait)
 
 
 def _verdict(
-    node: ClusterNode, views: Sequence[MethodView], wait: Refusal | None, drift: DriftCause | None, *, in_set: bool
+    node: ClusterNode, views: Sequence[MethodView], wait: Refusal | None, at: datetime, *, in_set: bool
 ) -> NodeVerdict:
     bounded = node.claim is not None and node.claim.spec.termination_grace_period is not None
-    return msgspec.structs.replace(find_verdict(views, wait, in_set=in_set, bounded=bounded), drift=drift)
+    return find_verdict(views, wait, at, in_set=in_set, bounded=bounded)
 
 
 def _with_preferences(
@@ -107,7 +107,8 @@ def find_verdicts_for(
     for each in explain_nodes(nodes, plan.context, plan):
         views = [view for view in each.methods if view.reason in reasons]
         if any(NOT_APPLICABLE.isdisjoint(one.code for one in view.obstacles) for view in views):
-            found[each.node.name] = _verdict(each.node, views, each.wait, each.drift, in_set=each.in_set)
+            verdict = _verdict(each.node, views, each.wait, each.at, in_set=each.in_set)
+            found[each.node.name] = msgspec.structs.replace(verdict, drift=each.drift)
     return found
 
 

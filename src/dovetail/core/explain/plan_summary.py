@@ -13,15 +13,17 @@ from enum import StrEnum
 
 from msgspec import structs
 
+from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import PassPlan
 from dovetail.core.explain.node import find_verdicts
 from dovetail.core.explain.shared_causes import find_drifted
 from dovetail.core.wording import message
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.verdict import DriftedNodes, NodeVerdict
+from dovetail.model.verdict import DriftedNodes, NodeVerdict, ObstacleGroup, Outcome
 
 
 class ObstacleKind(StrEnum):
@@ -49,6 +51,7 @@ _KINDS = {
     RefusalCode.NEXT_PASS: ObstacleKind.LATER,
     RefusalCode.NOT_THE_BEST: ObstacleKind.LATER,
 }
+_REASONS = {method.name: method.reason for method in METHODS}
 _DELAYS = {
     Reason.UNDERUTILIZED: "consolidateAfter",
     Reason.EMPTY: "consolidateAfter",
@@ -66,11 +69,11 @@ class BlockedNodes:
         str  # the PodDisruptionBudget, the annotation, the budget and its NodePool, the field, or the refusal in words
     )
     nodes: tuple[str, ...]
-    pods: tuple[str, ...]  # the pods that are named by the refusals
+    pods: tuple[str, ...]  # the pods that the obstacle is about
     first_until: datetime | None  # when it ends for the first of these nodes, if that is known
     last_until: datetime | None  # when it ends for the last of them; None if it does not end by itself for some
     permanent: bool  # for all of them
-    leave_at: datetime | None = None  # when the first can leave, if that is later because of another obstacle
+    leave_at: datetime | None = None  # when the first can leave, if that is not then: another obstacle, or expiration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +122,12 @@ def summarize(plan: PassPlan, snapshot: Snapshot, nodepools: Collection[str] = (
 
 
 def _blocked(plan: PassPlan, staying: Collection[str]) -> Iterator[BlockedNodes]:
-    """The nodes by what keeps them, with the time the first can leave if another obstacle ends later."""
+    """The nodes by what keeps them, with the time the first can leave if that is another one."""
     verdicts = _verdicts(plan, staying)
     for each in group_obstacles(_obstacles(plan, verdicts)):
         leave_at = min((at for name in each.nodes if (at := verdicts[name].at) is not None), default=None)
-        is_later = leave_at is not None and each.first_until is not None and leave_at > each.first_until
-        yield replace(each, leave_at=leave_at if is_later else None)
+        differs = leave_at is not None and each.first_until is not None and leave_at != each.first_until
+        yield replace(each, leave_at=leave_at if differs else None)
 
 
 def _verdicts(plan: PassPlan, staying: Collection[str]) -> dict[str, NodeVerdict]:
@@ -132,29 +135,38 @@ def _verdicts(plan: PassPlan, staying: Collection[str]) -> dict[str, NodeVerdict
     return find_verdicts(plan, [each for each in plan.context.snapshot.nodes if each.name in staying])
 
 
-def _obstacles(plan: PassPlan, verdicts: Mapping[str, NodeVerdict]) -> dict[str, Refusal]:
+def _obstacles(plan: PassPlan, verdicts: Mapping[str, NodeVerdict]) -> dict[str, ObstacleGroup]:
     later = {one.name: each for all_ in plan.commands_by_method.values() for each in all_ for one in each.candidates}
     return {
-        name: Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=later[name].reason)
-        if name in later
-        else _first_obstacle(name, verdicts[name])
+        name: _later_pass(name, later[name].reason) if name in later else _first_obstacle(name, verdicts[name])
         for name in sorted(verdicts)
     }
 
 
-def _first_obstacle(name: str, verdict: NodeVerdict) -> Refusal:
+def _first_obstacle(name: str, verdict: NodeVerdict) -> ObstacleGroup:
     """The first obstacle of the verdict on a node; a budget only if nothing else keeps the node."""
-    refusals = [each.refusal for each in verdict.obstacles]
-    if refusals:
-        first = next((each for each in refusals if each.code is not RefusalCode.BUDGET), refusals[0])
-        return structs.replace(first, reason=first.reason or verdict.reason, permanent=verdict.permanent)
-    return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=verdict.reason)
+    if not verdict.obstacles:
+        return _later_pass(name, verdict.reason)
+    first = min(verdict.obstacles, key=lambda each: each.refusal.code is RefusalCode.BUDGET)
+    refusal = first.refusal
+    if refusal.code is RefusalCode.NEVER and verdict.outcome is Outcome.LEAVING:
+        leaving = structs.replace(refusal, until=None, detail=f"already leaving: expired after {refusal.setting}")
+        return structs.replace(first, refusal=leaving)
+    stopped = next((_REASONS[each] for each in first.methods if each in _REASONS), verdict.reason)
+    refusal = structs.replace(refusal, reason=refusal.reason or stopped, permanent=verdict.permanent)
+    return structs.replace(first, refusal=refusal)
 
 
-def group_obstacles(staying: Mapping[str, Refusal]) -> Iterator[BlockedNodes]:
+def _later_pass(name: str, reason: Reason | None) -> ObstacleGroup:
+    return ObstacleGroup(Refusal(RefusalCode.ANOTHER_FIRST, node_ref(name), reason=reason))
+
+
+def group_obstacles(staying: Mapping[str, ObstacleGroup]) -> Iterator[BlockedNodes]:
     """Group nodes by what keeps them: in the order of `ObstacleKind`, the obstacle with most nodes first."""
     grouped: dict[tuple[ObstacleKind, str], list[tuple[str, Refusal]]] = {}
-    for name, refusal in staying.items():
+    pods: dict[str, tuple[Key, ...]] = {}
+    for name, group in staying.items():
+        refusal, pods[name] = group.refusal, group.pods
         kind = _KINDS.get(refusal.code, ObstacleKind.OTHER)
         key = f"{refusal.code} {refusal.nodepool}" if kind is ObstacleKind.OTHER else _what(refusal)
         grouped.setdefault((kind, key), []).append((name, refusal))
@@ -167,7 +179,7 @@ def group_obstacles(staying: Mapping[str, Refusal]) -> Iterator[BlockedNodes]:
             kind=kind,
             what=texts[0] if len(texts) == 1 else f"{texts[0]}, and similar",
             nodes=tuple(name for name, _ in members),
-            pods=tuple(dict.fromkeys(str(refusal.pod) for _, refusal in members if refusal.pod is not None)),
+            pods=tuple(dict.fromkeys(str(pod) for name, _ in members for pod in pods[name])),
             first_until=min(known, default=None),
             last_until=max(known) if len(known) == len(ends) else None,
             permanent=all(refusal.permanent for _, refusal in members),
@@ -193,4 +205,4 @@ def _what(refusal: Refusal) -> str:
         return f"minSavings of NodePool {refusal.nodepool}"
     if refusal.code is RefusalCode.WAITING and refusal.reason is not None:
         return refusal.setting or _DELAYS[refusal.reason]
-    return message(refusal)
+    return refusal.detail if refusal.code is RefusalCode.NEVER and refusal.detail else message(refusal)

@@ -8,7 +8,8 @@ methods.
 Three rules keep the verdict true. A budget is blamed only if the node could leave without it: not if another obstacle
 of the same way remains. A set of nodes is a way only if the planner found one (`in_set`). Expiration counts as a way
 only if no other one opens before, and if its drain ends: not if a pod can never be evicted and no
-terminationGracePeriod bounds the drain. Otherwise it is only a date, `NodeVerdict.expires_at`.
+terminationGracePeriod bounds the drain. Otherwise it is only a date, `NodeVerdict.expires_at`. A node past its hard
+expiration is leaving: its NodeClaim is deleted at once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,9 +60,9 @@ class _Way(NamedTuple):
 
 
 def find_verdict(
-    views: Sequence[MethodView], wait: Refusal | None, *, in_set: bool, bounded: bool = False
+    views: Sequence[MethodView], wait: Refusal | None, at: datetime, *, in_set: bool, bounded: bool = False
 ) -> NodeVerdict:
-    """The verdict from the views of all methods. `wait`: what the node waits for regardless of the plan.
+    """The verdict at an instant, from the views of all methods. `wait`: what the node waits for regardless of the plan.
 
     `bounded`: a terminationGracePeriod ends the drain of the node.
     """
@@ -76,6 +77,8 @@ def find_verdict(
     blamed = _blamed(best)
     obstacles = group_obstacles([(best.view.method, each) for each in blamed])
     removed_at = due_at if bounded or not _never_drains(views) else None
+    if removed_at is not None and removed_at <= at:
+        return _expired(views)
     nothing_opens = best.rank in _CLOSED and all(way.rank is not _Rank.MAY_OPEN for way in ways)
     if removed_at is not None and (nothing_opens or (known is not None and removed_at < known)):
         by, why = Expiration.name, Reason.EXPIRED
@@ -162,6 +165,12 @@ def _expires_at(views: Sequence[MethodView]) -> datetime | None:
             hard = (each.until for each in view.obstacles if each.code is RefusalCode.NEVER)
             return next((until for until in hard if until is not None), view.lifts_at)
     return None
+
+
+def _expired(views: Sequence[MethodView]) -> NodeVerdict:
+    """The verdict on a node past its hard expiration."""
+    due = next(each for view in views for each in view.obstacles if each.code is RefusalCode.NEVER and each.until)
+    return NodeVerdict(outcome=Outcome.LEAVING, obstacles=group_obstacles([(Expiration.name, due)]))
 
 
 def _never_drains(views: Sequence[MethodView]) -> bool:

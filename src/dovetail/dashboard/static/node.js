@@ -1,6 +1,7 @@
 // One node: the verdict first, then what stands between it and each way of disrupting it, its pods, its conditions, and what happened to it.
 import { age, badge, bytes, cores, counted, h, lasting, link, meter, money, nodeLink, table, time } from "./dom.js";
 import { entry } from "./decisions.js";
+import { label } from "./labels.js";
 import { ask } from "./store.js";
 
 export const title = (at) => at.parts[0] ?? "Node";
@@ -61,7 +62,7 @@ function timeline(past, now, steps = []) {
   const decided = past.decisions.map((each) => ({ at: each.at, item: () => h("li", { class: "decided" }, entry(each, now, false, now)) }));
   const all = [...decided, ...steps].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   return [
-    !decided.length && h("p", { class: "quiet" }, past.missing ?? "The ledger knows nothing about it."),
+    !decided.length && h("p", { class: "quiet" }, past.missing ?? "The ledger has no decision about it."),
     all.length > 0 && h("ol", { class: "timeline" }, all.map((each) => each.item())),
   ];
 }
@@ -86,9 +87,9 @@ function gone(name, past, now) {
 function method(each, now) {
   return h("article", { class: each.command ? "method goes" : "method" },
     h("h3", {}, each.method, " ", h("span", { class: "quiet" }, each.reason)),
-    each.command && h("p", { class: "command" }, each.after ? `Could go once ${each.after} has nothing to do: ` : "Goes in the next pass: ", each.command),
-    each.obstacles.length > 0 && h("ol", {}, each.obstacles.map((one) => h("li", {}, h("span", { class: "code" }, one.code), " ", one.message, " ", lasting(one, now)))),
-    each.liftsAt && each.obstacles.length > 1 && h("p", { class: "lifts" }, "All of it lifts by ", time(each.liftsAt, now)));
+    each.command && h("p", { class: "command" }, each.after ? `Can leave after ${each.after} has acted: ` : "Leaves in the next pass: ", each.command),
+    each.obstacles.length > 0 && h("ol", {}, each.obstacles.map((one) => h("li", {}, h("span", { class: "code", title: one.code }, label(one.code)), " ", one.message, " ", lasting(one, now)))),
+    each.liftsAt && each.obstacles.length > 1 && h("p", { class: "lifts" }, "All obstacles end by ", time(each.liftsAt, now)));
 }
 
 function drift(data) {
