@@ -1,10 +1,11 @@
-"""The wheel as a user of pipx gets it: built, installed without extras into a fresh environment, and used.
+"""The wheel as users get it: built, installed without extras into a fresh environment by pip, pipx and uvx, and used.
 
-The versions of dependencies are those of requirements/run.lock.
+The versions of dependencies that pip installs are those of requirements/run.lock.
 """
 
 import email
 import json
+import os
 import re
 import subprocess
 import sys
@@ -139,3 +140,30 @@ def test_ec2_node_classes_without_aws_say_what_to_install(programs):
     )
     told = subprocess.run([str(programs / "python"), "-c", program], env={}, capture_output=True, text=True, check=True)
     assert "pip install 'dovetail[aws]'" in told.stdout
+
+
+@pytest.fixture(scope="module")
+def installers(tmp_path_factory):
+    """The directory of programs of an environment with pipx and uv."""
+    home = tmp_path_factory.mktemp("installers")
+    subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
+    pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "pipx==1.18.4", "uv==0.13.8"], check=True)
+    return home / "bin"
+
+
+@pytest.mark.wheel
+@pytest.mark.parametrize("command", [("pipx", "run", "--spec"), ("uvx", "--python", sys.executable, "--from")])
+def test_the_wheel_runs_without_an_installation(installers, wheel, tmp_path, command):
+    program, *options = command
+    home = {"HOME": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "uv"), "PIPX_HOME": str(tmp_path / "pipx")}
+    planned = subprocess.run(
+        [installers / program, *options, wheel, "dovetail", "plan", "--snapshot", SNAPSHOT, "-o", "json"],
+        env=os.environ | home,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert planned.returncode == 0, planned.stderr
+    assert [each["nodes"] for each in json.loads(planned.stdout)["commands"]]
