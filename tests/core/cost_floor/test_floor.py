@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HUGE, LARGE, SMALL, TYPES, claim, daemon_set, instance_type, node, nodepool, pod, snapshot
-from dovetail.core.cost_floor.floor import BoundUnavailable, Floor, LinearProgram, lower_bound
+from dovetail.core.cost_floor.floor import Floor, lower_bound
+from dovetail.core.cost_floor.linear_program import BoundUnavailable, LinearProgram
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.solver import solve
