@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered
-from dovetail.core.cost_floor.linear_program import LinearProgram, Mask, Positions, undominated
+from dovetail.core.cost_floor.linear_program import LinearProgram, Mask, Positions, cheapest_alike, undominated
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
@@ -82,8 +82,7 @@ class Floor:
     def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
         self._offers = list(_offers(pools, catalogs))
         self._price = np.array([offer.price for offer in self._offers])
-        sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
-        self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
+        self._sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
         self._admitted: dict[Hashable, Mask] = {}
 
     def of(self, pods: Iterable[Pod]) -> float:
@@ -111,8 +110,7 @@ class Floor:
         if not some.any():
             return 0.0
         needs, counts = np.array([need for need, _ in kinds])[some], np.array([*kinds.values()])[some]
-        sizes, prices = self._sizes[self._size_of[offers]], self._price[offers]
-        return LinearProgram(needs, sizes, prices, allowed[some]).least(counts)
+        return LinearProgram(needs, self._sizes[offers], self._price[offers], allowed[some]).least(counts)
 
     def _kind(self, pod: Pod) -> Kind:
         """The requests of a pod, and its constraints on nodes."""
@@ -130,16 +128,12 @@ class Floor:
         """
         wheres = {where: number for number, where in enumerate(dict.fromkeys(where for _, where in kinds))}
         admitted = np.array([self._admitted[where] for where in wheres])
-        admitting, admitting_of = np.unique(admitted, axis=1, return_inverse=True)
-        cheapest: dict[tuple[int, int], int] = {}
-        for offer in np.argsort(self._price, kind="stable"):
-            cheapest.setdefault((admitting_of[offer], self._size_of[offer]), int(offer))
-        offers = np.array(sorted(cheapest.values()), dtype=np.intp)
+        offers = cheapest_alike(self._price, admitted, self._sizes)
+        sizes = self._sizes[offers]
         needs = np.array([need for need, _ in kinds])
-        fits: Mask = np.all(self._sizes[None, :, :] >= needs[:, None, :], axis=2)
-        where_of = [wheres[where] for _, where in kinds]
-        allowed = admitting[where_of][:, admitting_of[offers]] & fits[:, self._size_of[offers]]
-        worth = self._sizes[self._size_of[offers]] / np.maximum(self._price[offers], 1e-9)[:, None]
+        fits: Mask = np.all(sizes[None, :, :] >= needs[:, None, :], axis=2)
+        allowed = admitted[[wheres[where] for _, where in kinds]][:, offers] & fits
+        worth = sizes / np.maximum(self._price[offers], 1e-9)[:, None]
         kept = undominated(allowed, worth)
         return offers[kept], allowed[:, kept]
 

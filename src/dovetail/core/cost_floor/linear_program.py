@@ -188,6 +188,17 @@ class CoveringProgram:
         return np.array(solution.col_value), np.array(solution.row_dual)
 
 
+def cheapest_alike(prices: Array, admitted: Mask, sizes: npt.NDArray[np.generic]) -> Positions:
+    """Positions of the cheapest of offers that admit the same pods (a column of `admitted`) and have the same size."""
+    _, admitting_of = np.unique(admitted, axis=1, return_inverse=True)
+    _, size_of = np.unique(sizes, axis=0, return_inverse=True)
+    order = np.lexsort((prices, size_of.ravel(), admitting_of.ravel()))
+    alike = np.stack([admitting_of.ravel()[order], size_of.ravel()[order]])
+    first = np.ones(len(order), dtype=np.bool_)
+    first[1:] = (alike[:, 1:] != alike[:, :-1]).any(axis=0)
+    return np.sort(order[first])
+
+
 def undominated(allowed: Mask, worth: Array) -> Positions:
     """Positions of offers without those that another offer dominates.
 

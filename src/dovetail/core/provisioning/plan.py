@@ -24,13 +24,14 @@ from dovetail.core.provisioning.launch_backoff import (
     pods_with_kinds,
     recorded_backoffs,
 )
+from dovetail.core.provisioning.node_sizing import place_by_price
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.instance_type_table import fitting_types
 from dovetail.core.scheduling.nodepool_limits import describe_limit, limit_usage
 from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.problem import Problem
-from dovetail.core.scheduling.solver import Placement, place_all
+from dovetail.core.scheduling.solver import Placement
 from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -123,7 +124,7 @@ class _Solver:
     def place(self, waiting: Sequence[Pod], pods: Sequence[Pod]) -> Placement:
         """Place pods, and place deadlocked pods among `waiting` again."""
         problem = Problem(self.snapshot, pods, self.pools, register=self.register)
-        placement = place_all(problem, respect_preferences=self.respect_preferences)
+        placement = place_by_price(problem, respect_preferences=self.respect_preferences)
         return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=self.respect_preferences)
 
 
