@@ -147,6 +147,12 @@ class Settings:
         "Whether scheduling preferences of pods are respected when nodes are launched, replaced and simulated.",
         choices=("Respect", "Ignore"),
     )
+    node_sizing: str = _setting(
+        "by-price",
+        "How nodes for pending pods are chosen. by-price: for all pods together with HiGHS, where that costs less;"
+        " one-by-one: a node is added when none takes the next pod, as in Karpenter.",
+        choices=("by-price", "one-by-one"),
+    )
     min_values_policy: str = _setting(
         "Strict",
         "Whether `minValues` of a NodePool prevents a launch that does not meet it. BestEffort: `minValues` is lowered"
@@ -223,6 +229,7 @@ class Settings:
             spot_to_spot=gates.get("SpotToSpotConsolidation", False),
             node_repair=gates.get("NodeRepair", True),
             respect_preferences=self.preference_policy == "Respect",
+            sizes_by_price=self.node_sizing == "by-price",
             repair_without_block=self.repair_without_block == "provider",
             manual_deletion=self.manual_deletion,
             drain_on_rebalance=self.rebalance_recommendation == "drain",
@@ -237,6 +244,7 @@ class DecisionOptions:
     spot_to_spot: bool = False
     node_repair: bool = True
     respect_preferences: bool = True
+    sizes_by_price: bool = True
     repair_without_block: bool = False  # by the provider's policies
     manual_deletion: str = "by-kind"
     drain_on_rebalance: bool = False

@@ -202,7 +202,7 @@ def disruption_of(kept, snapshot, inputs, earlier):
 
 def provisioning_of(kept, snapshot, inputs):
     """What is launched for pods that wait."""
-    found = plan_provisioning(snapshot, respect_preferences=inputs.gates.respect_preferences, register=kept.register)
+    found = plan_provisioning(snapshot, inputs.gates, register=kept.register)
     return {
         "launched": [(plain(each.claim), [str(pod.key) for pod in each.pods]) for each in found.launches],
         "placed": found.node_by_pod,

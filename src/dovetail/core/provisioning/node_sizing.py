@@ -42,14 +42,24 @@ MOST_CLASSES = 256
 FINEST, COARSEST = 1024, 16
 """Requests are rounded up to multiples of the largest offer divided by such a number."""
 
+NODE_COST = 0.01
+"""What each node counts beyond its price, as a share of the mean price of the drafts.
+
+Small nodes fit pods more closely, but each node also needs an address, images and a kubelet.
+"""
+
 Entry = tuple[Pod, PodShape]
 ClassKey = tuple[DraftOptions, tuple[int, ...]]
+
+
+WITHOUT_HIGHS = WITHOUT_SOLVER and "node sizes are not chosen by price without HiGHS: pip install 'dovetail[highs]'"
+"""Why nodes are not chosen by price in this installation; empty if they are."""
 
 
 def place_by_price(problem: Problem, *, respect_preferences: bool) -> Placement:
     """Place all pods, on chosen nodes where these cost less."""
     placed = place_all(problem, respect_preferences=respect_preferences)
-    if WITHOUT_SOLVER or len(placed.drafts) < 2:
+    if WITHOUT_HIGHS or len(placed.drafts) < 2:
         return placed
     planned = [*_choose_nodes(problem, placed.drafts, respect_preferences=respect_preferences)]
     if not planned:
@@ -75,7 +85,7 @@ def _choose_nodes(problem: Problem, drafts: Sequence[Draft], *, respect_preferen
             entries = zip(draft.pods, draft.shapes, strict=True)
             classes.add([(entry, found) for entry in entries if (found := level(entry[1])) is not None])
         if classes.number >= max(LEAST_PODS, LEAST_SHARE * sum(len(draft.pods) for draft in each)):
-            yield from classes.nodes()
+            yield from classes.nodes(NODE_COST * sum(map(cheapest, each)) / len(each))
 
 
 def _level(problem: Problem, respect_preferences: bool, shape: PodShape) -> PreferenceLevel | None:
@@ -108,8 +118,8 @@ class _PodClasses:
         self._drafts.append(keys)
         self.number += len(keys)
 
-    def nodes(self) -> Iterator[PlannedNode]:
-        """The nodes that are cheapest for these pods."""
+    def nodes(self, node_cost: float) -> Iterator[PlannedNode]:
+        """The nodes that are cheapest for these pods. Each costs `node_cost` more than its price."""
         merged = self._merged()
         numbers = {key: number for number, key in enumerate(dict.fromkeys(merged.values()))}
         queues: list[deque[Entry]] = [deque() for _ in numbers]
@@ -119,7 +129,7 @@ class _PodClasses:
         for draft, keys in enumerate(self._drafts):
             for key in keys:
                 known[draft, numbers[merged[key]]] += 1
-        packing = self._packing([*numbers], np.array([len(queue) for queue in queues]))
+        packing = self._packing([*numbers], np.array([len(queue) for queue in queues]), node_cost)
         try:
             for column in cheapest_nodes(packing, np.unique(known, axis=0)):
                 taken = zip(queues, column, strict=True)
@@ -138,7 +148,7 @@ class _PodClasses:
             parts //= 2
         return merged
 
-    def _packing(self, keys: Sequence[ClassKey], demand: Counts) -> Packing:
+    def _packing(self, keys: Sequence[ClassKey], demand: Counts, node_cost: float) -> Packing:
         table = self._root.type_table
         needs = np.array([need for _, need in keys], dtype=np.int64)
         admitted = np.array([options.offerings for options, _ in keys])
@@ -148,7 +158,7 @@ class _PodClasses:
         offers = cheapest_alike(table.price, admitted, sizes)
         sizes = sizes[offers]
         fits = (sizes[None, :, :] >= needs[:, None, :]).all(axis=2)
-        return Packing(needs, demand, sizes, table.price[offers], admitted[:, offers] & fits).undominated()
+        return Packing(needs, demand, sizes, table.price[offers] + node_cost, admitted[:, offers] & fits).undominated()
 
 
 def _rounded_up(need: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
