@@ -22,6 +22,22 @@ BUGS = (
         tests=("tests/core/scheduling/test_nodepool_limits.py",),
     ),
     Bug(
+        id="chosen-nodes-at-any-price",
+        says="Nodes chosen by price are used although they cost more than nodes added one by one.",
+        file="core/provisioning/node_sizing.py",
+        before="    if chosen.refusals.keys() <= placed.refusals.keys() and sum(map(cheapest, chosen.drafts)) < most:\n",
+        after="    if chosen.refusals.keys() <= placed.refusals.keys() or sum(map(cheapest, chosen.drafts)) < most:\n",
+        tests=("tests/core/provisioning/test_node_sizing.py",),
+    ),
+    Bug(
+        id="planned-pods-ignore-others",
+        says="A node chosen by price is opened although the anti-affinity of a running pod keeps its pods out of a zone.",
+        file="core/scheduling/placement.py",
+        before="        if any(len(levels(shape)) > 1 or not rules(levels(shape)[0]).unconstrained for _, shape in pods):\n",
+        after="        if any(len(levels(shape)) > 1 for _, shape in pods):\n",
+        tests=("tests/core/provisioning/test_node_sizing.py",),
+    ),
+    Bug(
         id="lightest-pool-first",
         says="NodePools are tried from the lowest weight up.",
         file="core/provisioning/eligible_pods.py",

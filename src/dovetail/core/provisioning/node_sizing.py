@@ -59,7 +59,7 @@ WITHOUT_HIGHS = WITHOUT_SOLVER and "node sizes are not chosen by price without H
 def place_by_price(problem: Problem, *, respect_preferences: bool) -> Placement:
     """Place all pods, on chosen nodes where these cost less."""
     placed = place_all(problem, respect_preferences=respect_preferences)
-    if WITHOUT_HIGHS or len(placed.drafts) < 2:
+    if WITHOUT_HIGHS or not placed.drafts:
         return placed
     planned = [*_choose_nodes(problem, placed.drafts, respect_preferences=respect_preferences)]
     if not planned:
