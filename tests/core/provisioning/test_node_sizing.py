@@ -9,7 +9,7 @@ from dovetail.core.provisioning import node_sizing
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.problem import Problem
-from dovetail.core.scheduling.solver import PlannedNode, place_all
+from dovetail.core.scheduling.solver import ProposedNode, place_all
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.snapshot import ClusterNode
 from dovetail.settings import DecisionOptions
@@ -72,6 +72,11 @@ def test_few_pods_are_placed_one_by_one():
     assert cost(by_price) == cost(each)
 
 
+def test_pods_that_share_one_node_stay_there():
+    each, by_price = place(pods(16))
+    assert cost(by_price) == cost(each) == pytest.approx(4.0)
+
+
 def test_daemon_pods_count_on_every_node():
     """With an agent of half a core, the small type holds one pod instead of two, and still costs least."""
     _, by_price = place(pods(), daemon_sets=[daemon_set(cpu="500m")])
@@ -82,9 +87,9 @@ def test_daemon_pods_count_on_every_node():
 
 def test_existing_nodes_are_filled_first():
     free = ClusterNode(node(cpu="4"), None)
-    _, by_price = place(pods(), nodes=[free])
+    _, by_price = place(pods(36), nodes=[free])
     assert len(by_price.node_by_pod) == 4
-    assert cost(by_price) == pytest.approx(8 * 0.2)
+    assert cost(by_price) == pytest.approx(16 * 0.2)
 
 
 def test_min_values_hold():
@@ -151,12 +156,12 @@ def test_where_most_pods_have_topology_rules_the_nodes_are_not_chosen():
     assert cost(by_price) == cost(each)
 
 
-def test_a_planned_node_that_no_type_holds_is_not_opened():
+def test_a_proposed_node_that_no_type_holds_is_not_opened():
     waiting = pods(3, cpu="8")
     pools = [pool()]
     problem = Problem(snapshot(waiting, pools=pools, types=TYPES), waiting, pools)
-    planned = PlannedNode(problem.type_tables[0], problem.pods_to_reschedule)
-    placed = place_all(problem, respect_preferences=True, planned=[planned])
+    proposed = ProposedNode(problem.type_tables[0], problem.pods_to_reschedule)
+    placed = place_all(problem, respect_preferences=True, proposed=[proposed])
     assert not placed.refusals
     assert len(placed.drafts) == 2
 
@@ -190,7 +195,7 @@ def test_by_price_places_the_same_pods_and_never_costs_more(sizes):
     assert sorted(placed) == sorted(each.key for each in waiting)
 
 
-def test_pods_that_others_keep_out_of_a_zone_are_not_planned_for_it():
+def test_pods_that_others_keep_out_of_a_zone_are_not_proposed_for_it():
     term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": ZONE}
     apart = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     lonely = ClusterNode(node("node-1", cpu="1"), None, (pod("lonely", on="node-1", spec=apart),))

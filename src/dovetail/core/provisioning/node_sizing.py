@@ -28,9 +28,11 @@ from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.purchasable import Purchasable
 from dovetail.core.scheduling.single_node_fit import decided_by_size
-from dovetail.core.scheduling.solver import Placement, PlannedNode, place_all
+from dovetail.core.scheduling.solver import Placement, ProposedNode, place_all
 from dovetail.model.pod import Pod
 
+LEAST_DRAFTS = 2
+"""Pods that share one node are left there."""
 LEAST_PODS = 10
 """Fewer pods of a NodePool are placed one by one."""
 LEAST_SHARE = 0.5
@@ -59,19 +61,19 @@ WITHOUT_HIGHS = WITHOUT_SOLVER and "node sizes are not chosen by price without H
 def place_by_price(problem: Problem, *, respect_preferences: bool) -> Placement:
     """Place all pods, on chosen nodes where these cost less."""
     placed = place_all(problem, respect_preferences=respect_preferences)
-    if WITHOUT_HIGHS or not placed.drafts:
+    if WITHOUT_HIGHS or len(placed.drafts) < LEAST_DRAFTS:
         return placed
-    planned = [*_choose_nodes(problem, placed.drafts, respect_preferences=respect_preferences)]
-    if not planned:
+    proposed = [*_choose_nodes(problem, placed.drafts, respect_preferences=respect_preferences)]
+    if not proposed:
         return placed
-    chosen = place_all(problem, respect_preferences=respect_preferences, planned=planned)
+    chosen = place_all(problem, respect_preferences=respect_preferences, proposed=proposed)
     most = (1 - LEAST_SAVING) * sum(map(cheapest, placed.drafts))
     if chosen.refusals.keys() <= placed.refusals.keys() and sum(map(cheapest, chosen.drafts)) < most:
         return chosen
     return placed
 
 
-def _choose_nodes(problem: Problem, drafts: Sequence[Draft], *, respect_preferences: bool) -> Iterator[PlannedNode]:
+def _choose_nodes(problem: Problem, drafts: Sequence[Draft], *, respect_preferences: bool) -> Iterator[ProposedNode]:
     """Nodes for the pods of these drafts that only taints, labels and size constrain."""
     level = cache(partial(_level, problem, respect_preferences))
     by_table: dict[InstanceTypeTable, list[Draft]] = {}
@@ -118,7 +120,7 @@ class _PodClasses:
         self._drafts.append(keys)
         self.number += len(keys)
 
-    def nodes(self, node_cost: float) -> Iterator[PlannedNode]:
+    def nodes(self, node_cost: float) -> Iterator[ProposedNode]:
         """The nodes that are cheapest for these pods. Each costs `node_cost` more than its price."""
         merged = self._merged()
         numbers = {key: number for number, key in enumerate(dict.fromkeys(merged.values()))}
@@ -134,7 +136,7 @@ class _PodClasses:
             for column in cheapest_nodes(packing, np.unique(known, axis=0)):
                 taken = zip(queues, column, strict=True)
                 chosen = tuple(queue.popleft() for queue, count in taken for _ in range(count))
-                yield PlannedNode(self._root.type_table, chosen)
+                yield ProposedNode(self._root.type_table, chosen)
         except BoundUnavailable:
             return  # the pods that are left are placed one by one
 

@@ -226,10 +226,10 @@ class PodPlacer:
         draft.apply([], step)
         return self._purchasable.describe_blocking_limits([draft])
 
-    def open_planned(self, type_table: InstanceTypeTable, pods: Sequence[tuple[Pod, PodShape]]) -> bool:
+    def open_proposed(self, type_table: InstanceTypeTable, pods: Sequence[tuple[Pod, PodShape]]) -> bool:
         """Open a draft with all these pods; False, without a change, if no instance type holds them.
 
-        A pod with preferences or topology rules is never planned: no draft is opened.
+        A pod with preferences or topology rules is never proposed: no draft is opened.
         """
         rules, levels = self.solver_state.topology.rules, self.solver_state.topology.preference_levels
         if any(len(levels(shape)) > 1 or not rules(levels(shape)[0]).unconstrained for _, shape in pods):

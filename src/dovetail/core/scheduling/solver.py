@@ -57,22 +57,22 @@ def solve(
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedNode:
+class ProposedNode:
     """A node to launch that is chosen before pods are placed one by one, and the pods it is meant for."""
 
     type_table: InstanceTypeTable
     pods: tuple[tuple[Pod, PodShape], ...]
 
 
-def place_all(problem: Problem, *, respect_preferences: bool, planned: Sequence[PlannedNode] = ()) -> Placement:
+def place_all(problem: Problem, *, respect_preferences: bool, proposed: Sequence[ProposedNode] = ()) -> Placement:
     """Place all pods of a problem that is already built.
 
-    Drafts of `planned` nodes are opened first. Where that fails, their pods are placed like the others.
+    Drafts of `proposed` nodes are opened first. Where that fails, their pods are placed like the others.
     """
     shapes = dict.fromkeys(shape for _, shape in problem.pods_to_reschedule)
     solver_state = SolverState(problem, Topology(problem, shapes, respect_preferences=respect_preferences))
     placer = PodPlacer(solver_state, Purchasable(problem))
-    opened = [node for node in planned if placer.open_planned(node.type_table, node.pods)]
+    opened = [node for node in proposed if placer.open_proposed(node.type_table, node.pods)]
     placed = {pod.key for node in opened for pod, _ in node.pods}
     waiting = [each for each in problem.pods_to_reschedule if each[0].key not in placed]
     node_by_pod: dict[Key, str] = {}
