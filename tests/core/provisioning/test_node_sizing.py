@@ -202,3 +202,11 @@ def test_pods_that_others_keep_out_of_a_zone_are_not_proposed_for_it():
     waiting = [pod(f"web-{n:03}", metadata={"labels": {"app": "web"}}) for n in range(20)]
     _, by_price = place(waiting, nodes=[lonely])
     assert {draft.possible(ZONE) for draft in by_price.drafts} == {("zone-b",)}
+
+
+def test_chosen_nodes_that_cost_more_are_not_used(monkeypatch):
+    """The bargain is left out, so single pods need half a small node each."""
+    singles = [[1]] * 20
+    monkeypatch.setattr(node_sizing, "cheapest_nodes", lambda _packing, _known: iter(singles))
+    each, by_price = place(pods(), types=(SMALL, LARGE, HUGE))
+    assert (len(by_price.drafts), cost(by_price)) == (len(each.drafts), cost(each))
