@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HUGE, LARGE, SMALL, daemon_set, instance_type, node, nodepool, pod, snapshot
-from dovetail.core.provisioning import node_sizing
+from dovetail.core.provisioning import node_sizing, pod_classes
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.problem import Problem
@@ -99,6 +99,14 @@ def test_min_values_hold():
     assert len(plan.launches) == 20
 
 
+def test_pods_that_no_offer_holds_together_with_min_values_do_not_keep_others_from_being_sized():
+    """Only the largest type holds 14 cores, and the NodePool demands two types."""
+    flexible = pool("default", {"key": INSTANCE_TYPE, "operator": "Exists", "minValues": 2})
+    each, by_price = place([*pods(40), pod("large", "14")], pools=[flexible])
+    assert [*by_price.refusals] == [*each.refusals]
+    assert len(by_price.drafts) == 20
+
+
 def test_limits_hold():
     _, by_price = place(pods(), pools=[pool(limits={"cpu": "40"})])
     assert not by_price.refusals
@@ -167,7 +175,7 @@ def test_a_proposed_node_that_no_type_holds_is_not_opened():
 
 
 def test_requests_are_rounded_up_where_there_are_too_many_classes(monkeypatch):
-    monkeypatch.setattr(node_sizing, "MOST_CLASSES", 4)
+    monkeypatch.setattr(pod_classes, "MOST_CLASSES", 4)
     waiting = [pod(f"p{n:03}", f"{500 + n}m", "512Mi") for n in range(60)]
     each, by_price = place(waiting)
     assert not by_price.refusals
@@ -207,6 +215,6 @@ def test_pods_that_others_keep_out_of_a_zone_are_not_proposed_for_it():
 def test_chosen_nodes_that_cost_more_are_not_used(monkeypatch):
     """The bargain is left out, so single pods need half a small node each."""
     singles = [[1]] * 20
-    monkeypatch.setattr(node_sizing, "cheapest_nodes", lambda _packing, _known: iter(singles))
+    monkeypatch.setattr(pod_classes, "cheapest_nodes", lambda _packing, _known: iter(singles))
     each, by_price = place(pods(), types=(SMALL, LARGE, HUGE))
     assert (len(by_price.drafts), cost(by_price)) == (len(each.drafts), cost(each))
