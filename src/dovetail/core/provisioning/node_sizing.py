@@ -67,12 +67,12 @@ def choose_nodes(problem: Problem, drafts: Sequence[Draft], *, respect_preferenc
     for draft in drafts:
         by_table.setdefault(draft.options.type_table, []).append(draft)
     for type_table, each in by_table.items():
-        left = Purchasable(problem).root(type_table)
-        classes = PodClasses(problem.root(type_table) if isinstance(left, str) else left)
-        for draft in each:
-            entries = zip(draft.pods, draft.shapes, strict=True)
-            classes.add([(entry, found) for entry in entries if (found := level(entry[1])) is not None])
-        if classes.number >= max(LEAST_PODS, LEAST_SHARE * sum(len(draft.pods) for draft in each)):
+        pods = [[entry for entry in zip(draft.pods, draft.shapes, strict=True) if level(entry[1])] for draft in each]
+        if sum(map(len, pods)) >= max(LEAST_PODS, LEAST_SHARE * sum(len(draft.pods) for draft in each)):
+            left = Purchasable(problem).root(type_table)
+            classes = PodClasses(problem.root(type_table) if isinstance(left, str) else left, level)
+            for entries in pods:
+                classes.add(entries)
             yield from classes.nodes(NODE_COST * sum(map(cheapest, each)) / len(each))
 
 

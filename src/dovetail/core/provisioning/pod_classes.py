@@ -5,7 +5,7 @@ merged; a merged class counts with the largest requests of its pods, so that a n
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -30,31 +30,42 @@ ClassKey = tuple[DraftOptions, tuple[int, ...]]
 class PodClasses:
     """Pods of one NodePool by class: equal draft options and requests."""
 
-    def __init__(self, root: DraftOptions) -> None:
-        self.number = 0
+    def __init__(self, root: DraftOptions, level: Callable[[PodShape], PreferenceLevel | None]) -> None:
+        """`level` has the only preference level of a shape that taints, labels and size alone constrain."""
         self._root = root
+        self._level = level
         self._pods: dict[ClassKey, deque[Entry]] = {}
         self._groups: list[list[ClassKey]] = []
+        self._keys: dict[PodShape, ClassKey | None] = {}
 
-    def add(self, pods: Iterable[tuple[Entry, PreferenceLevel]]) -> None:
-        """Add the pods of a node; they fit on one together."""
+    def add(self, pods: Iterable[Entry]) -> None:
+        """Add the pods of a node; they fit on one together. Pods that the NodePool takes no more are left out."""
         keys = []
-        for entry, level in pods:
-            options = self._root.narrow(level.alternatives[0])
-            if isinstance(options, str):
-                continue  # the limits no longer allow its types
-            need = [0] * self._root.net.shape[1]
-            for column, amount in entry[1].need:
-                need[column] = amount
-            key = (options, tuple(need))
-            self._pods.setdefault(key, deque()).append(entry)
-            keys.append(key)
+        for entry in pods:
+            shape = entry[1]
+            if shape not in self._keys:
+                self._keys[shape] = self._key(shape)
+            key = self._keys[shape]
+            if key is not None:
+                self._pods.setdefault(key, deque()).append(entry)
+                keys.append(key)
         self._groups.append(keys)
-        self.number += len(keys)
+
+    def _key(self, shape: PodShape) -> ClassKey | None:
+        level = self._level(shape)
+        options = self._root.narrow(level.alternatives[0]) if level is not None else ""
+        if isinstance(options, str):
+            return None
+        need = [0] * self._root.net.shape[1]
+        for column, amount in shape.need:
+            need[column] = amount
+        return options, tuple(need)
 
     def nodes(self, node_cost: float) -> Iterator[ProposedNode]:
         """The nodes that are cheapest for these pods. Each costs `node_cost` more than its price."""
         numbers, groups = self._counts()
+        if not numbers:
+            return
         queues: list[deque[Entry]] = [deque() for _ in groups.T]
         for key, pods in self._pods.items():
             queues[numbers[key]].extend(pods)
