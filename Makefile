@@ -94,7 +94,7 @@ compare: $(STAMP) e2e-binaries ## the same workload on Dovetail and on Karpenter
 	@PYTHONPATH=tests $(BIN)/python -m conformance.compare $(ARGS)
 
 bench: $(STAMP) ## every benchmark with its bars
-	@for each in decode scheduling packing sweep plan simulate; do $(BIN)/python bench/$$each.py || exit 1; done
+	@for each in decode scheduling packing sizing sweep plan simulate; do $(BIN)/python bench/$$each.py || exit 1; done
 
 format: $(STAMP) ## format and fix
 	$(BIN)/ruff format .

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from builders import nodepool, pod, snapshot
 from dovetail.cloud.kwok.catalog import generic_catalog
 from dovetail.core.cost_floor.floor import Floor
-from dovetail.core.disruption.command import cheapest
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, OS
 from dovetail.model.resources import CPU, MEMORY, PODS

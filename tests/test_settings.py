@@ -92,6 +92,7 @@ def test_a_bound_below_the_pace_of_bookmarks_is_refused():
         ({"feature_gates": "SpotToSpotConsolidation=true, NodeRepair=true"}, "spot_to_spot", True),
         ({"feature_gates": "NodeRepair=false"}, "node_repair", False),
         ({"preference_policy": "Ignore"}, "respect_preferences", False),
+        ({"node_sizing": "one-by-one"}, "sizes_by_price", False),
         ({"repair_without_block": "provider"}, "repair_without_block", True),
         ({"manual_deletion": "wait"}, "manual_deletion", "wait"),
         ({"rebalance_recommendation": "drain"}, "drain_on_rebalance", True),

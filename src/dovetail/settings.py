@@ -1,12 +1,10 @@
 """All settings: name, type, default, choices and help text, declared once as the fields of `Settings`.
 
-The command-line flags, the environment variables and docs/reference/settings.md are generated from these fields
-through `setting_fields()`. Settings that Karpenter also has (`karpenter_settings`) use Karpenter's environment
-variables; all others start with `DOVETAIL_`.
+Flags, environment variables and docs/reference/settings.md are generated from them through `setting_fields()`. Settings
+that Karpenter has too (`karpenter_settings`) use Karpenter's variables; all others start with `DOVETAIL_`.
 
-`read_settings` parses text into a `Settings` value and reports every invalid setting in one error; `read_environment`
-adds environment variables, which are parsed as Karpenter parses them. `Settings.options` selects the part that
-decisions depend on, as a `DecisionOptions` value that controllers, commands, dashboard and simulations share.
+`read_settings` parses text and reports every invalid setting in one error; `read_environment` adds environment
+variables, parsed as Karpenter does. `Settings.options` is the part that all decisions share, a `DecisionOptions`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -147,6 +145,9 @@ class Settings:
         "Whether scheduling preferences of pods are respected when nodes are launched, replaced and simulated.",
         choices=("Respect", "Ignore"),
     )
+    node_sizing: str = _setting(
+        "by-price", "How nodes for many pods are chosen; by-price needs HiGHS.", choices=("by-price", "one-by-one")
+    )
     min_values_policy: str = _setting(
         "Strict",
         "Whether `minValues` of a NodePool prevents a launch that does not meet it. BestEffort: `minValues` is lowered"
@@ -223,6 +224,7 @@ class Settings:
             spot_to_spot=gates.get("SpotToSpotConsolidation", False),
             node_repair=gates.get("NodeRepair", True),
             respect_preferences=self.preference_policy == "Respect",
+            sizes_by_price=self.node_sizing == "by-price",
             repair_without_block=self.repair_without_block == "provider",
             manual_deletion=self.manual_deletion,
             drain_on_rebalance=self.rebalance_recommendation == "drain",
@@ -237,6 +239,7 @@ class DecisionOptions:
     spot_to_spot: bool = False
     node_repair: bool = True
     respect_preferences: bool = True
+    sizes_by_price: bool = True
     repair_without_block: bool = False  # by the provider's policies
     manual_deletion: str = "by-kind"
     drain_on_rebalance: bool = False
@@ -257,8 +260,7 @@ class SettingField:
 
 def setting_fields() -> Iterator[SettingField]:
     """Yield every setting in the order of declaration."""
-    for each in fields(Settings):
-        yield _setting_field(each)
+    yield from map(_setting_field, fields(Settings))
 
 
 def _setting_field(each: Field[Any]) -> SettingField:
@@ -319,8 +321,7 @@ def read_environment(
 
 
 def _read_all(written: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    values: dict[str, Any] = {}
-    faults: list[str] = []
+    values, faults = dict[str, Any](), list[str]()
     for setting in setting_fields():
         if setting.name in written:
             try:
@@ -357,8 +358,7 @@ def _read(setting: SettingField, text: str) -> Any:
         raise ValueError(f"must be one of {', '.join(setting.choices)}, got {text!r}")
     if setting.name.endswith("_port"):
         return _port(text)
-    if setting.name in _TEXT_CHECKS:
-        _TEXT_CHECKS[setting.name](text)
+    _TEXT_CHECKS.get(setting.name, str)(text)
     return _number(setting, text) if setting.kind in {int, float} else text
 
 

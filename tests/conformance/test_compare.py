@@ -18,7 +18,7 @@ from conformance.compare import (
     table,
 )
 from dovetail.cloud.kwok.catalog import generic_catalog
-from dovetail.core.disruption.command import cheapest
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.kinds import NODE_POOL
 from e2e.watching import Change

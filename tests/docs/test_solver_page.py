@@ -4,7 +4,7 @@ from acceptance.fleet import ON_DEMAND, free, worker
 from builders import pod, snapshot
 from core.scheduling.parts import labeled, spread
 from docs.pages import ROOT
-from dovetail.core.disruption.command import cheapest
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.core.scheduling.solver import solve

@@ -15,7 +15,6 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
-from dovetail.core.disruption.command import cheapest
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.pass_context import next_wakeup
@@ -26,6 +25,7 @@ from dovetail.core.explain.drain import explain_drain
 from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling import instance_type_table
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.nodepool_limits import limit_usage
 from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.removal import Bounds
@@ -202,7 +202,7 @@ def disruption_of(kept, snapshot, inputs, earlier):
 
 def provisioning_of(kept, snapshot, inputs):
     """What is launched for pods that wait."""
-    found = plan_provisioning(snapshot, respect_preferences=inputs.gates.respect_preferences, register=kept.register)
+    found = plan_provisioning(snapshot, inputs.gates, register=kept.register)
     return {
         "launched": [(plain(each.claim), [str(pod.key) for pod in each.pods]) for each in found.launches],
         "placed": found.node_by_pod,

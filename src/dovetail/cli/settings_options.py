@@ -26,7 +26,7 @@ PANEL = "Settings (flag or environment variable)"
 FEW = "Settings that affect this command (all others: dovetail run --help)"
 SUPPLY = ("provider", "catalog", "instance_types_file_path")
 """Settings that select the provider and its instance types."""
-SCHEDULING = ("preference_policy", "min_values_policy", "scheduler_config")
+SCHEDULING = ("preference_policy", "node_sizing", "min_values_policy", "scheduler_config")
 """Settings that affect where pods are scheduled."""
 DECIDING = (*SUPPLY, "feature_gates", *SCHEDULING)
 """Settings that affect decisions."""

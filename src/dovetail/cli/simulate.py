@@ -125,7 +125,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
     from dovetail.cli.simulation.runner import infrequent_gc
-    from dovetail.core.cost_floor.floor import WITHOUT_SOLVER
+    from dovetail.core.cost_floor.linear_program import WITHOUT_SOLVER
 
     options = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     options["without_disruption"] = without_disruption

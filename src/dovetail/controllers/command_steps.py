@@ -19,11 +19,12 @@ from datetime import datetime
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.controllers.traces import record_command
-from dovetail.core.disruption.command import Command, cheapest
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.validation import find_obstacles
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, taints_patch, undo_drain_patch
 from dovetail.core.merge_patches import conditions_patch
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.wording import message
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, CommandState

@@ -139,7 +139,7 @@ class DryRun:
             snapshot = await self._snapshot()
             context = self._planner.context(snapshot)
             plan = plan_pass(context)
-            launches = plan_provisioning(snapshot, respect_preferences=self._context.options.respect_preferences)
+            launches = plan_provisioning(snapshot, self._context.options)
             span.set(
                 commands=len(plan.commands), **(provisioning_facts(launches) if self._context.tracer.enabled else {})
             )

@@ -16,11 +16,11 @@ from itertools import chain, islice, zip_longest
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.candidates import Candidate, node_price
-from dovetail.core.disruption.command import Command, cheapest
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.savings import NEVER_EXPIRES
-from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.draft import Draft, cheapest
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import CommandRecord, taken_by

@@ -33,6 +33,7 @@ from dovetail.core.provisioning.launch_backoff import (
     launched_for,
     record_of,
 )
+from dovetail.core.provisioning.node_sizing import WITHOUT_HIGHS
 from dovetail.core.provisioning.plan import PlannedLaunch, ProvisioningPlan, plan_provisioning
 from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.wording import message
@@ -183,6 +184,8 @@ class Provisioner:
 
     async def run(self) -> None:
         """Provision until cancelled."""
+        if self._context.options.sizes_by_price and WITHOUT_HIGHS:
+            log.warning(WITHOUT_HIGHS)
         await self._context.state.synced()
         while True:
             async with asyncio.TaskGroup() as waits:
@@ -224,9 +227,7 @@ class Provisioner:
             snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
         with span("schedule pods"):
-            plan = plan_provisioning(
-                snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
-            )
+            plan = plan_provisioning(snapshot, self._context.options, register=self._pod_index)
         measure_provisioning(context, snapshot, plan, asyncio.get_running_loop().time() - began)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)

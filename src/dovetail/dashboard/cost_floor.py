@@ -7,7 +7,8 @@ previous one, with the time of its snapshot.
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from dovetail.core.cost_floor.floor import BoundUnavailable, lower_bound
+from dovetail.core.cost_floor.floor import lower_bound
+from dovetail.core.cost_floor.linear_program import BoundUnavailable
 from dovetail.dashboard.nodes import Plain, stamp
 from dovetail.dashboard.published_state import PublishedView
 from dovetail.model.snapshot import Snapshot

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HUGE, LARGE, SMALL, TYPES, claim, daemon_set, instance_type, node, nodepool, pod, snapshot
-from dovetail.core.cost_floor.floor import BoundUnavailable, Floor, LinearProgram, lower_bound
-from dovetail.core.disruption.command import cheapest
+from dovetail.core.cost_floor.floor import Floor, lower_bound
+from dovetail.core.cost_floor.linear_program import BoundUnavailable, LinearProgram
 from dovetail.core.provisioning.eligible_pods import usable_pools
+from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.snapshot import ClusterNode
@@ -191,7 +192,7 @@ def test_leaving_out_offers_nobody_needs_changes_nothing(asked_for, sold):
     pods, types, pools = made(asked_for, sold)
     source = Floor({each.name: each for each in pools}, {each.name: types for each in pools})
     needs = np.array([source._kind(each)[0] for each in pods])
-    sizes = source._sizes[source._size_of]
+    sizes = source._sizes
     allowed = np.array([source._admitted[source._kind(each)[1]] for each in pods])
     allowed &= (sizes[None] >= needs[:, None]).all(axis=2)
     some = allowed.any(axis=1)

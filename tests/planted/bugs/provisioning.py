@@ -22,6 +22,22 @@ BUGS = (
         tests=("tests/core/scheduling/test_nodepool_limits.py",),
     ),
     Bug(
+        id="chosen-nodes-at-any-price",
+        says="Nodes chosen by price are used although they cost more than nodes added one by one.",
+        file="core/provisioning/node_sizing.py",
+        before=" and sum(map(cheapest, chosen.drafts)) < most:\n",
+        after=":\n",
+        tests=("tests/core/provisioning/test_node_sizing.py",),
+    ),
+    Bug(
+        id="chosen-nodes-ignore-other-pods",
+        says="A node is chosen by price although the anti-affinity of a running pod keeps its pods out.",
+        file="core/scheduling/placement.py",
+        before=" or not rules(levels(shape)[0]).unconstrained for _, shape in pods):\n",
+        after=" for _, shape in pods):\n",
+        tests=("tests/core/provisioning/test_node_sizing.py",),
+    ),
+    Bug(
         id="lightest-pool-first",
         says="NodePools are tried from the lowest weight up.",
         file="core/provisioning/eligible_pods.py",

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered, kind_of
-from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
+from dovetail.core.cost_floor.floor import Floor
+from dovetail.core.cost_floor.linear_program import BoundUnavailable
 from dovetail.model.catalog import InstanceType
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod

@@ -12,7 +12,7 @@ from dovetail.settings import Settings
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.parsing import PositiveSpan
 
-_DECIDING = ("feature_gates", "min_values_policy", "preference_policy")
+_DECIDING = ("feature_gates", "min_values_policy", "node_sizing", "preference_policy")
 """Settings of the command that decisions in the simulation depend on."""
 
 

@@ -4,11 +4,8 @@ Pods may be split over nodes and nodes launched in fractions. Of all constraints
 node affinity, taints of NodePools and the size of instances are kept. Each relaxation can only lower the cost, so no
 real cluster costs less. Pods that fit no offering are left out, since they stay pending and cost nothing.
 
-Pods are grouped by kind (requests, selectors, tolerations) and offerings by size and the pods they admit. With
-thousands of each, nearly every (kind, offering) pair is allowed and few are used, so `LinearProgram` generates columns:
-it is solved with some pairs, its dual prices give what a pod would cost on every offering, and pairs that are cheaper
-than the pod's current cost are added. When there are none, the solution is optimal for all pairs. A later call with
-other numbers of pods starts from the last solution.
+Pods are grouped by kind (requests, selectors, tolerations) and offerings by size and the pods they admit. The program
+itself is in `linear_program`.
 """
 
 from collections import defaultdict
@@ -17,9 +14,9 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from dovetail.core.cost_floor.discontinued_types import add_discontinued, is_still_offered
+from dovetail.core.cost_floor.linear_program import LinearProgram, Mask, Positions, cheapest_alike, undominated
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
@@ -29,135 +26,6 @@ from dovetail.model.requirements import Requirement, Requirements
 from dovetail.model.resources import CPU, MEMORY, PODS, Resources
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import tolerates
-
-WITHOUT_SOLVER = ""
-"""Why no floor can be computed in this installation; empty if it can."""
-try:
-    import highspy
-except ModuleNotFoundError:
-    WITHOUT_SOLVER = "the lower bound of the cost needs HiGHS: pip install 'dovetail[highs]'"
-
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.intp]
-
-PAIRS_PER_ROUND = 8
-"""The most pairs that one round adds for each kind of pods."""
-EXACT = 1e-9
-"""The tolerance, relative to the largest cost of a pod: smaller savings are ignored."""
-
-
-class BoundUnavailable(Exception):
-    """The LP solver is not installed, or found no optimal solution."""
-
-
-class LinearProgram:
-    """Kinds of pods with their requests, offers with size and price, and which kinds each offer admits."""
-
-    def __init__(self, needs: Array, sizes: Array, prices: Array, allowed: Mask) -> None:
-        if WITHOUT_SOLVER:
-            raise BoundUnavailable(WITHOUT_SOLVER)
-        self.needs = needs
-        self.sizes = sizes
-        self.prices = prices
-        self.allowed = allowed
-        self._solver = self._new_solver()
-        self._chosen = self._initial_pairs()
-        self._add_pairs(*np.nonzero(self._chosen))
-
-    def least(self, counts: Array) -> float:
-        """The least cost of these numbers of pods of each kind; some offer must admit each kind."""
-        every = np.arange(len(counts), dtype=np.int32)
-        status = self._solver.changeRowsBounds(len(counts), every, counts, counts)  # type: ignore[attr-defined]
-        if status != highspy.HighsStatus.kOk:
-            raise BoundUnavailable(f"the LP solver rejects {counts} pods")
-        while True:
-            current, on_offer = self._pod_costs()
-            saved = current[:, None] - np.where(self.allowed & ~self._chosen, on_offer, np.inf)
-            kinds, offers = _best_pairs(saved, EXACT * max(1.0, float(np.abs(current).max())))
-            if not len(kinds):
-                return float(self._solver.getInfo().objective_function_value)
-            self._chosen[kinds, offers] = True
-            self._add_pairs(kinds, offers)
-
-    def _new_solver(self) -> "highspy.Highs":
-        """Rows: pods of each kind, and resources of each offer. Columns: the number of nodes of each offer."""
-        solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)  # noqa: FBT003 - the signature of highspy
-        solver.setOptionValue("presolve", "off")  # presolve would discard the basis of the last round
-        solver.setOptionValue("simplex_strategy", 4)  # primal simplex: the basis stays feasible when columns are added
-        kinds, (offers, resources) = len(self.needs), self.sizes.shape
-        rows, held = kinds + offers * resources, offers * resources
-        solver.addRows(
-            rows,
-            np.concatenate([np.zeros(kinds), np.full(held, -highspy.kHighsInf)]),
-            np.zeros(rows),
-            0,
-            np.zeros(rows, dtype=np.int32),
-            np.zeros(0, dtype=np.int32),
-            np.zeros(0),
-        )
-        _add(solver, self.prices, kinds + np.arange(held).reshape(offers, resources), -self.sizes)
-        return solver
-
-    def _initial_pairs(self) -> Mask:
-        """The first pairs: for each kind, its cheapest offer, and its cheapest offer by each single resource."""
-        every = np.arange(len(self.needs))
-        chosen = np.zeros_like(self.allowed)
-        unit = self.prices[:, None] / np.maximum(self.sizes, EXACT)
-        shares = self.needs[:, None, :] * unit[None, :, :]
-        for cost in (shares.max(axis=2), *np.moveaxis(shares, 2, 0)):
-            chosen[every, np.where(self.allowed, cost, np.inf).argmin(axis=1)] = True
-        return chosen
-
-    def _add_pairs(self, kinds: Positions, offers: Positions) -> None:
-        """Add columns for pods of these kinds on these offers."""
-        resources = self.needs.shape[1]
-        taken = len(self.needs) + offers[:, None] * resources + np.arange(resources)
-        rows = np.concatenate([kinds[:, None], taken], axis=1)
-        values = np.concatenate([np.ones((len(kinds), 1)), self.needs[kinds]], axis=1)
-        _add(self._solver, np.zeros(len(kinds)), rows, values)
-
-    def _pod_costs(self) -> tuple[Array, Array]:
-        """Solve; the current cost of a pod of each kind, and its cost on each offer, by dual prices."""
-        solver = self._solver
-        solver.run()
-        status = solver.getModelStatus()
-        if status != highspy.HighsModelStatus.kOptimal:
-            raise BoundUnavailable(f"the LP solver ended with {solver.modelStatusToString(status)}")
-        dual = np.array(solver.getSolution().row_dual)
-        kinds = len(self.needs)
-        return dual[:kinds], self.needs @ -dual[kinds:].reshape(self.sizes.shape).T
-
-
-def _add(solver: "highspy.Highs", costs: Array, rows: npt.NDArray[np.integer], values: Array) -> None:
-    """Add columns; row i of `rows` and `values` has the entries of column i."""
-    number, wide = rows.shape
-    solver.addCols(
-        number,
-        costs,
-        np.zeros(number),
-        np.full(number, highspy.kHighsInf),
-        number * wide,
-        np.arange(0, number * wide, wide, dtype=np.int32),
-        rows.ravel().astype(np.int32),
-        values.ravel(),
-    )
-
-
-def _best_pairs(saved: Array, least: float) -> tuple[Positions, Positions]:
-    """For each kind, the pairs that save most."""
-    kinds = np.nonzero((saved > least).any(axis=1))[0]
-    if not len(kinds):
-        return kinds, kinds
-    width = min(PAIRS_PER_ROUND, saved.shape[1])
-    offers = np.argpartition(-saved[kinds], width - 1, axis=1)[:, :width].ravel()
-    kinds = np.repeat(kinds, width)
-    better = saved[kinds, offers] > least
-    return kinds[better], offers[better]
-
-
-__all__ = ["BoundUnavailable", "Floor", "lower_bound"]
 
 RESOURCES = (CPU, MEMORY, PODS)
 Kind = tuple[tuple[float, ...], Hashable]
@@ -214,8 +82,7 @@ class Floor:
     def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
         self._offers = list(_offers(pools, catalogs))
         self._price = np.array([offer.price for offer in self._offers])
-        sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
-        self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
+        self._sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
         self._admitted: dict[Hashable, Mask] = {}
 
     def of(self, pods: Iterable[Pod]) -> float:
@@ -243,8 +110,7 @@ class Floor:
         if not some.any():
             return 0.0
         needs, counts = np.array([need for need, _ in kinds])[some], np.array([*kinds.values()])[some]
-        sizes, prices = self._sizes[self._size_of[offers]], self._price[offers]
-        return LinearProgram(needs, sizes, prices, allowed[some]).least(counts)
+        return LinearProgram(needs, self._sizes[offers], self._price[offers], allowed[some]).least(counts)
 
     def _kind(self, pod: Pod) -> Kind:
         """The requests of a pod, and its constraints on nodes."""
@@ -262,35 +128,14 @@ class Floor:
         """
         wheres = {where: number for number, where in enumerate(dict.fromkeys(where for _, where in kinds))}
         admitted = np.array([self._admitted[where] for where in wheres])
-        admitting, admitting_of = np.unique(admitted, axis=1, return_inverse=True)
-        cheapest: dict[tuple[int, int], int] = {}
-        for offer in np.argsort(self._price, kind="stable"):
-            cheapest.setdefault((admitting_of[offer], self._size_of[offer]), int(offer))
-        offers = np.array(sorted(cheapest.values()), dtype=np.intp)
+        offers = cheapest_alike(self._price, admitted, self._sizes)
+        sizes = self._sizes[offers]
         needs = np.array([need for need, _ in kinds])
-        fits: Mask = np.all(self._sizes[None, :, :] >= needs[:, None, :], axis=2)
-        where_of = [wheres[where] for _, where in kinds]
-        allowed = admitting[where_of][:, admitting_of[offers]] & fits[:, self._size_of[offers]]
-        worth = self._sizes[self._size_of[offers]] / np.maximum(self._price[offers], 1e-9)[:, None]
-        kept = _undominated(allowed, worth)
+        fits: Mask = np.all(sizes[None, :, :] >= needs[:, None, :], axis=2)
+        allowed = admitted[[wheres[where] for _, where in kinds]][:, offers] & fits
+        worth = sizes / np.maximum(self._price[offers], 1e-9)[:, None]
+        kept = undominated(allowed, worth)
         return offers[kept], allowed[:, kept]
-
-
-def _undominated(allowed: Mask, worth: Array) -> Positions:
-    """Positions of offers without those that another offer dominates.
-
-    An offer dominates another if it admits all its pods and has at least as much of each resource per dollar (`worth`).
-    """
-    columns = np.ascontiguousarray(allowed.T)
-    open_to = columns.sum(axis=1)
-    kept: list[int] = []
-    for position in np.lexsort((-worth.sum(axis=1), -open_to)):
-        if not open_to[position]:
-            break
-        better = np.nonzero((worth[kept] >= worth[position]).all(axis=1))[0]
-        if not any((columns[kept[other]] >= columns[position]).all() for other in better):
-            kept.append(int(position))
-    return np.array(sorted(kept), dtype=np.intp)
 
 
 def _offers(pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Iterator[Offer]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dovetail.core.disruption.candidates import Candidate
-from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.draft import Draft, cheapest
 from dovetail.model.reason import Reason
 
 HOURS_PER_MONTH = 730
@@ -57,9 +57,3 @@ class Command:
         number = len(self.replacements)
         launched = f" -> [{number} replacement{'s' * (number > 1)}]" if number else ""
         return f"{self.decision}: [{names}]{launched} (savings: ${self.saving:.2f})"
-
-
-def cheapest(draft: Draft) -> float:
-    """The hourly price of the cheapest option of a draft; 0 if it has none."""
-    left = draft.options.left(draft.total, draft.below, draft.ports)
-    return float(draft.options.prices[left[0]]) if left else 0.0

@@ -95,7 +95,7 @@ def _pending(pod: Pod, context: PassContext) -> PodVerdict:
 
 def _planned(pod: Pod, context: PassContext) -> PodVerdict:
     """What provisioning plans for a pod."""
-    plan = plan_provisioning(context.snapshot, respect_preferences=context.options.respect_preferences)
+    plan = plan_provisioning(context.snapshot, context.options)
     for key, name in plan.node_by_pod:
         if key == pod.key:
             return PodVerdict(outcome=PodOutcome.FITS, node=name)

@@ -24,6 +24,7 @@ from dovetail.core.provisioning.launch_backoff import (
     pods_with_kinds,
     recorded_backoffs,
 )
+from dovetail.core.provisioning.node_sizing import place_by_price
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.instance_type_table import fitting_types
@@ -38,6 +39,9 @@ from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal, RefusalCode, nodepool_ref, pod_ref
 from dovetail.model.resources import ZERO
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.settings import DecisionOptions
+
+DEFAULT_OPTIONS = DecisionOptions()
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,14 @@ class ProvisioningPlan:
 
 
 def plan_provisioning(
-    snapshot: Snapshot, *, respect_preferences: bool = True, register: PodIndex | None = None
+    snapshot: Snapshot, options: DecisionOptions = DEFAULT_OPTIONS, *, register: PodIndex | None = None
 ) -> ProvisioningPlan:
     """Plan for every pending pod, and for the pods of nodes that are being deleted.
 
     `register` is the pod index of earlier plans, which saves reading unchanged nodes.
     """
     waiting, invalid = provisionable_pods(snapshot)
-    plan = partial(_plan, snapshot, respect_preferences=respect_preferences)
+    plan = partial(_plan, snapshot, options)
     try:
         planned = plan(waiting, register=register)
     except AssertionError:
@@ -84,14 +88,14 @@ def plan_provisioning(
 
 
 def _plan(
-    snapshot: Snapshot, waiting: Sequence[Pod], *, respect_preferences: bool, register: PodIndex | None = None
+    snapshot: Snapshot, options: DecisionOptions, waiting: Sequence[Pod], *, register: PodIndex | None = None
 ) -> ProvisioningPlan:
     """The plan for these pending pods, and for the pods of nodes that are being deleted."""
     pods = [*waiting, *displaced_pods(snapshot)]
     if not pods:
         return ProvisioningPlan()
     pools = usable_pools(snapshot)
-    solver = _Solver(snapshot, pools, respect_preferences, register)
+    solver = _Solver(snapshot, pools, options, register)
     placement, backing_off = solver.place(waiting, pods), _BackingOff(snapshot)
     while held := backing_off.held(placement.drafts):
         waiting = [pod for pod in waiting if pod.key not in held]
@@ -117,14 +121,16 @@ class _Solver:
 
     snapshot: Snapshot
     pools: Sequence[NodePool]
-    respect_preferences: bool
+    options: DecisionOptions
     register: PodIndex | None
 
     def place(self, waiting: Sequence[Pod], pods: Sequence[Pod]) -> Placement:
         """Place pods, and place deadlocked pods among `waiting` again."""
         problem = Problem(self.snapshot, pods, self.pools, register=self.register)
-        placement = place_all(problem, respect_preferences=self.respect_preferences)
-        return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=self.respect_preferences)
+        respected = self.options.respect_preferences
+        place = place_by_price if self.options.sizes_by_price else place_all
+        placement = place(problem, respect_preferences=respected)
+        return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=respected)
 
 
 class _BackingOff:

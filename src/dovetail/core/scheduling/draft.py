@@ -113,3 +113,9 @@ class DraftStep(msgspec.Struct, frozen=True, eq=False):
     options: DraftOptions
     total: list[int]
     witness: int
+
+
+def cheapest(draft: Draft) -> float:
+    """The hourly price of the cheapest option of a draft; 0 if it has none."""
+    left = draft.options.left(draft.total, draft.below, draft.ports)
+    return float(draft.options.prices[left[0]]) if left else 0.0

@@ -56,6 +56,11 @@ class DraftOptions:
             if requirement.min_values is not None
         }
 
+    @property
+    def offerings(self) -> Mask:
+        """The offerings that are left, as a mask over those of the table."""
+        return self._offerings
+
     def narrow(self, wanted: Alternative) -> "DraftOptions | str":
         """The options with these expressions added, or why no type is left."""
         if not wanted.expressions:

@@ -16,7 +16,7 @@ of drafts that can never accept a pod of that level again.
 from collections.abc import Callable, Iterator, Sequence
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
-from dovetail.core.scheduling.draft_fit import Attempt, never_accepts
+from dovetail.core.scheduling.draft_fit import Attempt, fit, never_accepts
 from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
 from dovetail.core.scheduling.host_ports import conflict
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
@@ -179,7 +179,7 @@ class PodPlacer:
         self._refused[level] = refused
         return self._open(pod, attempt)
 
-    def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
+    def _take(self, position: int, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
         draft = self.solver_state.drafts[position]
         self._draft_queue.take(position, len(draft.pods), draft.options)
         self.solver_state.add_to_draft(draft, pods, step)
@@ -194,10 +194,7 @@ class PodPlacer:
                 continue
             step = self.draft_fit.step(draft, attempt)
             if isinstance(step, DraftStep):
-                position = len(self.solver_state.drafts)
-                self.solver_state.drafts.append(draft)
-                self._draft_queue.put(position, 0, draft.options)
-                self._take(position, [(pod, attempt.shape)], step)
+                self._append(draft, [(pod, attempt.shape)], step)
                 if self._most_drafts is None:  # a bounded run shares `_purchasable` with others
                     self._purchasable.spend(draft)
                 return draft
@@ -228,6 +225,49 @@ class PodPlacer:
             return ""
         draft.apply([], step)
         return self._purchasable.describe_blocking_limits([draft])
+
+    def open_proposed(self, type_table: InstanceTypeTable, pods: Sequence[tuple[Pod, PodShape]]) -> bool:
+        """Open a draft with all these pods; False, without a change, if no instance type holds them.
+
+        A pod with preferences or topology rules is never proposed: no draft is opened.
+        """
+        rules, levels = self.solver_state.topology.rules, self.solver_state.topology.preference_levels
+        if any(len(levels(shape)) > 1 or not rules(levels(shape)[0]).unconstrained for _, shape in pods):
+            return False
+        draft = self.new_draft(type_table)
+        step = None if isinstance(draft, str) else self.step_together(draft, pods)
+        if isinstance(draft, str) or step is None:
+            return False
+        self._append(draft, pods, step)
+        self._purchasable.spend(draft)
+        return True
+
+    def step_together(self, draft: Draft, pods: Sequence[tuple[Pod, PodShape]]) -> DraftStep | None:
+        """The draft with all these plain pods, or None if no instance type holds them."""
+        total, options = list(draft.total), draft.options
+        seen: PodShape | None = None
+        for _, shape in pods:
+            for column, amount in shape.need:
+                total[column] += amount
+            if shape is seen:
+                continue
+            seen = shape
+            (level,) = self.solver_state.topology.preference_levels(shape)
+            if self.draft_fit.untolerated(level, options.type_table):
+                return None
+            narrowed = options.narrow(level.alternatives[0])
+            if isinstance(narrowed, str):
+                return None
+            options = narrowed
+        step = fit(draft, options, total, draft.ports)
+        return step if isinstance(step, DraftStep) else None
+
+    def _append(self, draft: Draft, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
+        """Add a new draft with its first pods."""
+        position = len(self.solver_state.drafts)
+        self.solver_state.drafts.append(draft)
+        self._draft_queue.put(position, 0, draft.options)
+        self._take(position, pods, step)
 
     def _empty_total(self) -> list[int]:
         return [0] * len(self.solver_state.problem.units.names)

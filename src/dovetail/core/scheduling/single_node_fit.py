@@ -9,7 +9,7 @@ end of the run. That turns many checks of instance types into one.
 from collections.abc import Iterator, Mapping, Sequence
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
-from dovetail.core.scheduling.draft_fit import Attempt, fit
+from dovetail.core.scheduling.draft_fit import Attempt
 from dovetail.core.scheduling.node_affinity import ANYWHERE
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
@@ -79,7 +79,7 @@ class SingleNodeFit(PodPlacer):
         self._take(0, [(pod, attempt.shape)], step)
         return draft
 
-    def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
+    def _take(self, position: int, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
         self.solver_state.add_to_draft(self.solver_state.drafts[position], pods, step)
 
     def add_collected(self) -> Pod | None:
@@ -88,30 +88,11 @@ class SingleNodeFit(PodPlacer):
             return None
         gathered, self._collected = self._collected, []
         draft = self.solver_state.drafts[0]
-        step = self._step_together(draft, gathered)
+        step = self.step_together(draft, gathered)
         if step is not None:
             self._take(0, gathered, step)
             return None
         return self._one_by_one(draft, gathered)
-
-    def _step_together(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> DraftStep | None:
-        total, options = list(draft.total), draft.options
-        seen: PodShape | None = None
-        for _, shape in gathered:
-            for column, amount in shape.need:
-                total[column] += amount
-            if shape is seen:
-                continue
-            seen = shape
-            (level,) = self.solver_state.topology.preference_levels(shape)
-            if self.draft_fit.untolerated(level, options.type_table):
-                return None
-            narrowed = options.narrow(level.alternatives[0])
-            if isinstance(narrowed, str):
-                return None
-            options = narrowed
-        step = fit(draft, options, total, draft.ports)
-        return step if isinstance(step, DraftStep) else None
 
     def _one_by_one(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> Pod:
         for pod, shape in gathered:
@@ -166,16 +147,24 @@ class PlainRuns:
 
 def plain_level(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
     """The only preference level of a plain shape, or None if the shape is not plain."""
-    preference_levels = solver_state.topology.preference_levels(shape)
-    level = preference_levels[0]
+    level = decided_by_size(shape, solver_state.topology.preference_levels(shape))
     plain = (
-        len(preference_levels) == 1
-        and len(level.alternatives) == 1
+        level is not None
         and solver_state.topology.rules(level).unconstrained
         and not solver_state.topology.counted_by[shape]
-        and not shape.ports
-        and not shape.volumes.attachments
-        and not shape.volumes.problem
-        and shape.volumes.on_drafts == (ANYWHERE,)
     )
     return level if plain else None
+
+
+def decided_by_size(shape: PodShape, levels: Sequence[PreferenceLevel]) -> PreferenceLevel | None:
+    """The only preference level of a shape if its own spec has nothing but taints, labels and size; otherwise None."""
+    level = levels[0]
+    decided = (
+        len(levels) == 1
+        and len(level.alternatives) == 1
+        and level.affinity is None
+        and not (level.spread or level.anti)
+        and not (shape.ports or shape.volumes.attachments or shape.volumes.problem)
+        and shape.volumes.on_drafts == (ANYWHERE,)
+    )
+    return level if decided else None

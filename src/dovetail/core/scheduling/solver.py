@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.problem import Problem
@@ -55,13 +56,27 @@ def solve(
     )
 
 
-def place_all(problem: Problem, *, respect_preferences: bool) -> Placement:
-    """Place all pods of a problem that is already built."""
+@dataclass(frozen=True, eq=False)
+class ProposedNode:
+    """A node to launch that is chosen before pods are placed one by one, and the pods it is meant for."""
+
+    type_table: InstanceTypeTable
+    pods: tuple[tuple[Pod, PodShape], ...]
+
+
+def place_all(problem: Problem, *, respect_preferences: bool, proposed: Sequence[ProposedNode] = ()) -> Placement:
+    """Place all pods of a problem that is already built.
+
+    Drafts of `proposed` nodes are opened first. Where that fails, their pods are placed like the others.
+    """
     shapes = dict.fromkeys(shape for _, shape in problem.pods_to_reschedule)
     solver_state = SolverState(problem, Topology(problem, shapes, respect_preferences=respect_preferences))
     placer = PodPlacer(solver_state, Purchasable(problem))
+    opened = [node for node in proposed if placer.open_proposed(node.type_table, node.pods)]
+    placed = {pod.key for node in opened for pod, _ in node.pods}
+    waiting = [each for each in problem.pods_to_reschedule if each[0].key not in placed]
     node_by_pod: dict[Key, str] = {}
-    left_over = run(placer, sorted(problem.pods_to_reschedule, key=scheduling_order), node_by_pod)
+    left_over = run(placer, sorted(waiting, key=scheduling_order), node_by_pod)
     explanation = UnschedulableExplanation(placer)
     refusals = {pod.key: explanation.refusal(pod, shape) for pod, shape in left_over}
     return Placement(node_by_pod, tuple(solver_state.drafts), refusals)

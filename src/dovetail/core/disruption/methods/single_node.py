@@ -11,7 +11,7 @@ import msgspec
 
 from dovetail.core.disruption.balanced_policy import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive_first
-from dovetail.core.disruption.command import Command, cheapest
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidation import (
@@ -24,7 +24,7 @@ from dovetail.core.disruption.methods.consolidation import (
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.disruption.restraint import required_saving, savings_refusal
-from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.draft import Draft, cheapest
 from dovetail.core.scheduling.removal import Bounds, Removal
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.reason import Reason

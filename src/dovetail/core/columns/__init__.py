@@ -1,0 +1,1 @@
+"""Column generation: the cheapest nodes for classes of pods."""
