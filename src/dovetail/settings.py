@@ -1,12 +1,10 @@
 """All settings: name, type, default, choices and help text, declared once as the fields of `Settings`.
 
-The command-line flags, the environment variables and docs/reference/settings.md are generated from these fields
-through `setting_fields()`. Settings that Karpenter also has (`karpenter_settings`) use Karpenter's environment
-variables; all others start with `DOVETAIL_`.
+Flags, environment variables and docs/reference/settings.md are generated from them through `setting_fields()`. Settings
+that Karpenter has too (`karpenter_settings`) use Karpenter's variables; all others start with `DOVETAIL_`.
 
-`read_settings` parses text into a `Settings` value and reports every invalid setting in one error; `read_environment`
-adds environment variables, which are parsed as Karpenter parses them. `Settings.options` selects the part that
-decisions depend on, as a `DecisionOptions` value that controllers, commands, dashboard and simulations share.
+`read_settings` parses text and reports every invalid setting in one error; `read_environment` adds environment
+variables, parsed as Karpenter does. `Settings.options` is the part that all decisions share, a `DecisionOptions`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -103,6 +101,9 @@ class Settings:
     )
     garbage_collection_interval: timedelta = _setting(
         timedelta(minutes=2), "How often NodeClaims are compared with the instances of the provider."
+    )
+    nominate_pods: bool = _flag(
+        "Keep a new node closed until it is ready, then nominate the pods to it that it is for.", default=True
     )
     disruption: str = _setting(
         "off",
@@ -257,8 +258,7 @@ class SettingField:
 
 def setting_fields() -> Iterator[SettingField]:
     """Yield every setting in the order of declaration."""
-    for each in fields(Settings):
-        yield _setting_field(each)
+    yield from map(_setting_field, fields(Settings))
 
 
 def _setting_field(each: Field[Any]) -> SettingField:
