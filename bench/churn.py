@@ -77,7 +77,8 @@ async def live(seed: int, options: argparse.Namespace) -> Outcome:
     """One seed."""
     workloads = Workloads(seed)
     manifests = [workloads.add() for _ in range(options.pods)]
-    async with simulated_cluster(seed, options.pool, *manifests) as cluster:
+    nominate = not options.no_nominations
+    async with simulated_cluster(seed, options.pool, *manifests, nominate_pods=nominate) as cluster:
         await cluster.until(partial(cluster.all_run, options.pods))
         costs = Costs(cluster)
         await churn(cluster, workloads, costs, options.warm_up)
@@ -125,6 +126,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=400, help="pods that run at any time (%(default)s)")
     parser.add_argument("--policy", default="WhenEmptyOrUnderutilized", help="consolidationPolicy (%(default)s)")
     parser.add_argument("--consolidate-after", default="0s", help="of the NodePool (%(default)s)")
+    parser.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
     parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
     options = parser.parse_args()
     changes = {"consolidateAfter": options.consolidate_after, "consolidationPolicy": options.policy}

@@ -6,7 +6,7 @@ scale-out over the floor under any plan, evictions per pod in the hour after it,
 evictions per pod that is left. The controllers are the real ones, with default settings. The bars are held against the
 mean of all seeds.
 
-    .venv/bin/python bench/settle.py [--json FILE] [--seeds 1,2,3] [--pods 1147] [--burstable]
+    .venv/bin/python bench/settle.py [--json FILE] [--seeds 1,2,3] [--pods 1147] [--burstable] [--no-nominations]
 """
 
 import argparse
@@ -93,7 +93,8 @@ def halve(cluster: SimulatedCluster, workloads: dict[str, Plain]) -> int:
 async def live(seed: int, options: argparse.Namespace) -> Outcome:
     """One seed."""
     workloads = draw(seed, options.pods)
-    async with simulated_cluster(seed, options.pool, *workloads.values()) as cluster:
+    nominate = not options.no_nominations
+    async with simulated_cluster(seed, options.pool, *workloads.values(), nominate_pods=nominate) as cluster:
         peak = await scale_out(cluster, options.pods) / cluster.bound
         cluster.evictions.clear()
         out_minutes = await settle(cluster, HOUR)
@@ -143,6 +144,7 @@ def main() -> int:
     parser.add_argument("--pods", type=int, default=1147, help="pods of the scale-out; 6029 takes long (%(default)s)")
     parser.add_argument("--burstable", action="store_true", help="with burstable types, and the bars for them")
     parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
+    parser.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
     options = parser.parse_args()
     options.pool = default_pool(burstable=options.burstable, minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))

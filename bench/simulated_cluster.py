@@ -148,8 +148,11 @@ class Costs:
 
 
 @asynccontextmanager
-async def simulated_cluster(seed: int, pool: Plain, *workloads: Plain) -> AsyncIterator[SimulatedCluster]:
+async def simulated_cluster(
+    seed: int, pool: Plain, *workloads: Plain, nominate_pods: bool = True
+) -> AsyncIterator[SimulatedCluster]:
     """A cluster with this NodePool, and these workloads applied at once."""
+    settings = replace(SETTINGS, nominate_pods=nominate_pods)
     options = WorldOptions(
         seed=seed,
         keeps_log=False,
@@ -158,7 +161,7 @@ async def simulated_cluster(seed: int, pool: Plain, *workloads: Plain) -> AsyncI
         bookmark_every=1800.0,
         watch_lifetime=(3600.0, 7200.0),
     )
-    async with embedded(options, SETTINGS, seen=False) as parts:
+    async with embedded(options, settings, seen=False) as parts:
         meter = Meter()
         meter.watch(parts.world, asyncio.get_running_loop().time)
         parts.world.interference = evictions = Evictions(meter)

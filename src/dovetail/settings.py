@@ -102,6 +102,9 @@ class Settings:
     garbage_collection_interval: timedelta = _setting(
         timedelta(minutes=2), "How often NodeClaims are compared with the instances of the provider."
     )
+    nominate_pods: bool = _flag(
+        "Keep a new node closed until it is ready, then nominate the pods to it that it is for.", default=True
+    )
     disruption: str = _setting(
         "off",
         "Whether expired, drifted, empty and underutilized nodes are disrupted. `dovetail plan` shows what that"

@@ -6,7 +6,7 @@ its controllers, a scheduler and simulated kubelets; the embedded world has to f
 
 from collections.abc import Awaitable, Callable
 
-from contract import evictions, freshness, life, objects, watches, writes
+from contract import evictions, freshness, life, nominations, objects, watches, writes
 from contract.environment import Environment
 from contract.fields import changes, custom, metadata, placement, pods, workloads
 
@@ -22,6 +22,7 @@ CASES: tuple[Case, ...] = (
     *watches.CASES,
     *evictions.CASES,
     *life.CASES,
+    *nominations.CASES,
     *FIELDS,
 )
 

@@ -27,6 +27,7 @@ AREAS = {
     "leadership",
     "lifecycle",
     "methods",
+    "node opening",
     "providers",
     "provisioning",
     "repair",

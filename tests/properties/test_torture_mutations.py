@@ -151,7 +151,7 @@ MUTATIONS = (
         bugs.nodes_of_commands_take_pods_that_tolerate_their_taint,
         QUIET_NODES,
         written(
-            (220.0, "change template", {"which": 0, "label": "1"}),
+            (300.0, "change template", {"which": 0, "label": "1"}),
             workloads=[TOLERANT, DRIFTS_FIRST],
             consolidateAfter="5m",
             budgets=[{"nodes": "1", "reasons": ["Drifted"]}],
@@ -235,6 +235,7 @@ MUTATIONS = (
         "no node is selected over and over",
         written(TEMPLATE_CHANGED, **NO_CONSOLIDATION),
     ),
+    (bugs.nodes_are_never_opened, "ready nodes are opened", written()),
     (bugs.limits_are_ignored, "limits of NodePools are never exceeded", drawn(6)),
     (bugs.every_node_is_considered_expensive, "consolidation never raises cost", written(SCALED_TO_FIVE)),
     (bugs.a_rollback_removes_nothing, MARKS, written(NEVER_JOINS, TEMPLATE_CHANGED, consolidateAfter="Never")),

@@ -8,6 +8,7 @@ from dovetail.controllers import (
     disruption_queue,
     eviction_queue,
     garbage_collection,
+    node_opening,
     nodeclaim_lifecycle,
     provisioner,
     termination,
@@ -188,6 +189,13 @@ def the_grace_period_of_consolidation_is_ignored(patch):
 
 def the_cool_down_of_moved_pods_is_ignored(patch):
     patch.setattr(consolidation, "cool_down", lambda *_: OVER)
+
+
+def nodes_are_never_opened(patch):
+    async def reconcile(*_):
+        return None
+
+    patch.setattr(node_opening.NodeOpening, "reconcile", reconcile)
 
 
 def destinations_inside_their_grace_period_are_used(patch):

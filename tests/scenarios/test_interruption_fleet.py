@@ -13,12 +13,13 @@ from stories import live, node_class, node_pool
 
 NODES = 1000
 NOTICE = 120.0
-CALLS_PER_NODE = 20
+CALLS_PER_NODE = 22
 """For the old node's end and the new node's start together, one pod a node, each of these once.
 
 The end, 11: the claim's deadline and its delete, the warning's label off, the node's delete, its taints, Draining, one
-eviction, the pods listed, Drained with InstanceTerminating, two finalizers. The start, 8: the claim, its labels,
-Launched, the registration, Registered, a pod event, the label, Initialized. Some pods first land on a leaving node.
+eviction, the pods listed, Drained with InstanceTerminating, two finalizers. The start, 10: the claim, its labels,
+Launched, the registration, Registered, a nomination, the closing taint off, a pod event, the label, Initialized. Some
+pods first land on a leaving node.
 """
 OF_THE_PROVIDER = {
     ("launch", "Instance"),

@@ -105,5 +105,5 @@ def test_the_calls_for_each_new_node_are_few_and_known():
     nodes, made = live(story, node_class(), pool, deployment(replicas=12))
     assert made["launch", "Instance"] == nodes
     assert made["get", "Instance"] == made["get", "Node"] == 0
-    assert made["patch", "Node"] == 2 * nodes  # registered, initialized
+    assert made["patch", "Node"] == 3 * nodes  # registered, opened, initialized
     assert made["patch", "NodeClaim"] <= 5 * nodes + 1  # labels, launched, registered, initialized; pod events

@@ -22,6 +22,7 @@ from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.conditions import ConditionMetrics
 from dovetail.controllers.metrics.pods import PodMetrics
 from dovetail.controllers.metrics.reconcilers import ReconcilerMetrics
+from dovetail.controllers.node_opening import NodeOpening
 from dovetail.controllers.node_repair import NodeRepair
 from dovetail.controllers.nodeclaim_conditions import DoNotDisruptEvents, NodeClaimConditionsController
 from dovetail.controllers.nodeclaim_consistency import NodeClaimConsistency
@@ -52,6 +53,7 @@ class Manager:
         self.provisioner = Provisioner(context)
         self.nodepools = NodePoolController(context)
         self.lifecycle = NodeClaimLifecycle(context, self.nodepools.registration_ended)
+        self.opening = NodeOpening(context)
         self.termination = TerminationController(context)
         self.expiration = ExpirationController(context)
         self.garbage = tuple(GarbageCollection(context, each) for each in ports.providers)
@@ -96,6 +98,7 @@ class Manager:
             self.provisioner.run,
             self.nodepools.run,
             self.lifecycle.run,
+            self.opening.run,
             self.termination.run,
             self.expiration.run,
             *(each.run for each in self.garbage),

@@ -16,6 +16,7 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.controllers.provisioner import record_given_up
 from dovetail.controllers.traces import launch_span, record_launch
+from dovetail.core.lifecycle.opening import is_closed, is_openable
 from dovetail.core.lifecycle.registration import (
     judge_consistency,
     judge_initialization,
@@ -200,6 +201,8 @@ class NodeClaimLifecycle:
             return claim
         nodes = self._context.state.nodes_of(claim)
         node = nodes[0] if len(nodes) == 1 else None
+        if node is not None and is_closed(node) and is_openable(node, claim):
+            return await self._write_conditions(claim, *before, **status)  # it is being opened
         verdict = judge_initialization(claim, node)
         if node is not None and verdict.status == "True" and node.metadata.labels.get(INITIALIZED_LABEL) != "true":
             await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})

@@ -1,7 +1,8 @@
 """Launches NodeClaims for pending pods.
 
 Triggers are batched (`--batch-idle-duration`, `--batch-max-duration`), so that one plan serves a whole Deployment. The
-provisioner never binds pods: kube-scheduler does that once the nodes are ready. Pods that cannot be scheduled get a
+provisioner never binds pods: kube-scheduler does that once the nodes are ready, and `node_opening` has told it which
+pods each node was planned for. Pods that cannot be scheduled get a
 `FailedScheduling` event, and planning is triggered again every ten seconds while any pod is pending.
 
 Failed launches are recorded in an annotation of the NodePool, which `core.provisioning.launch_backoff` reads to decide
@@ -13,7 +14,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
@@ -21,6 +22,7 @@ from dovetail.controllers.ledger_entries import considered_for_launch, launch_en
 from dovetail.controllers.metrics.disruption import count_created
 from dovetail.controllers.metrics.provisioning import measure_provisioning
 from dovetail.controllers.traces import launch_span, provisioning_facts
+from dovetail.core.lifecycle.opening import with_planned_pods
 from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.provisioning.eligible_pods import AHEAD
 from dovetail.core.provisioning.launch_backoff import (
@@ -44,6 +46,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import RefusalCode
+from dovetail.model.snapshot import Snapshot
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Conflict, WorldError
 from dovetail.ports.ledger import Considered
@@ -180,7 +183,7 @@ class Provisioner:
             self._batch.trigger(after.metadata.uid)
 
     def _has_pending_pods(self) -> bool:
-        return any(pod.provisionable for pod in self._context.state.unbound_pods)
+        return any(pod.unschedulable for pod in self._context.state.unbound_pods)
 
     async def run(self) -> None:
         """Provision until cancelled."""
@@ -232,8 +235,14 @@ class Provisioner:
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
         pods = refused_pods(plan.refusals)
-        await asyncio.gather(*(self._launch(launch, pods) for launch in plan.launches))
+        launches = [self._with_planned_pods(launch, snapshot) for launch in plan.launches]
+        await asyncio.gather(*(self._launch(launch, pods) for launch in launches))
         return plan
+
+    def _with_planned_pods(self, launch: PlannedLaunch, snapshot: Snapshot) -> PlannedLaunch:
+        if not self._context.settings.nominate_pods:
+            return launch
+        return replace(launch, claim=with_planned_pods(launch.claim, launch.pods, snapshot.daemon_sets))
 
     async def _launch(self, launch: PlannedLaunch, pods: Considered) -> None:
         context, pool = self._context, launch.claim.nodepool_name

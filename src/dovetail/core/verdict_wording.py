@@ -176,7 +176,7 @@ _POD_WAITS = {
     PodOutcome.ENDED: "it has ended ({v.phase})",
     PodOutcome.DELETING: "it is being deleted",
     PodOutcome.NODE_MISSING: "bound to node {v.node}, which is not in the snapshot",
-    PodOutcome.PREEMPTS: "preempts pods on node {v.node}",
+    PodOutcome.PREEMPTS: "kube-scheduler tries node {v.node} first, to which it is nominated",
     PodOutcome.NOT_MARKED: "kube-scheduler has not marked it unschedulable",
     PodOutcome.FITS: "fits node {v.node}",
     PodOutcome.LAUNCHES: "a node of NodePool {v.nodepool} would be launched for it",

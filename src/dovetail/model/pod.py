@@ -266,15 +266,19 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return False
 
     @property
-    def provisionable(self) -> bool:
-        """Whether it is pending and Dovetail may launch a node for it."""
+    def unschedulable(self) -> bool:
+        """Whether it is pending, and kube-scheduler found no node for it."""
         return (
             not self.spec.node_name  # first, because most pods are bound
             and self.failed_to_schedule
             and self.active
-            and not self.status.nominated_node_name
             and not self.stays_with_node
         )
+
+    @property
+    def provisionable(self) -> bool:
+        """Whether it is pending and Dovetail may launch a node for it."""
+        return self.unschedulable and not self.status.nominated_node_name
 
     @property
     def reschedulable(self) -> bool:

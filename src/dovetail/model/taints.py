@@ -81,6 +81,7 @@ DISRUPTED_TAINT = Taint("karpenter.sh/disrupted", effect=NO_SCHEDULE)
 DISRUPTION_TAINT = Taint("karpenter.sh/disruption", "disrupting", NO_SCHEDULE)  # the v1beta1 spelling
 CORDON = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 UNREGISTERED_TAINT = Taint("karpenter.sh/unregistered", effect=NO_EXECUTE)
+CLOSED_TAINT = Taint("dovetail.sh/closed", effect=NO_SCHEDULE)  # until the pods it was launched for are nominated
 
 EPHEMERAL_TAINTS = (
     Taint("node.kubernetes.io/not-ready", effect=NO_SCHEDULE),
@@ -88,6 +89,7 @@ EPHEMERAL_TAINTS = (
     Taint("node.kubernetes.io/unreachable", effect=NO_SCHEDULE),
     Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", NO_SCHEDULE),
     UNREGISTERED_TAINT,
+    CLOSED_TAINT,
 )
 """Taints that a node has while it starts, and that Kubernetes or Dovetail remove."""
 

@@ -74,6 +74,15 @@ _LAUNCHES = (
         "dovetail_nodepools_launch_backoffs", "nodepool", "Kinds of pods for which a pool launches nothing for a while."
     ),
 )
+_OPENINGS = (
+    counter(
+        "dovetail_nodes_opened_total",
+        "nodepool outcome",
+        "New nodes opened for the pods they were launched for: nominated, none_pending, failed (some pods were not"
+        " nominated), or unplanned (no pod was nominated).",
+    ),
+    counter("dovetail_pods_nominated_total", "nodepool", "Pods nominated to the node that was launched for them."),
+)
 _NODE_METRICS = (
     counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered."),
     counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes deleted."),
@@ -312,6 +321,7 @@ METRICS: Mapping[str, Metric] = {
     for group in (
         _CLAIMS,
         _LAUNCHES,
+        _OPENINGS,
         _NODE_METRICS,
         _PODS,
         _POOLS,

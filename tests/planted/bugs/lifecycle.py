@@ -88,8 +88,8 @@ BUGS = (
         id="startup-taints-not-synced",
         says="A node that joins does not get the startup taints of its NodeClaim.",
         file="core/lifecycle/registration.py",
-        before="    for taint in (*claim.spec.taints, *claim.spec.startup_taints):\n",
-        after="    for taint in claim.spec.taints:\n",
+        before="    for taint in (*claim.spec.taints, *claim.spec.startup_taints, *closing):\n",
+        after="    for taint in (*claim.spec.taints, *closing):\n",
         tests=("tests/core/lifecycle/test_lifecycle.py", "tests/scenarios/test_scale_out.py"),
     ),
     Bug(

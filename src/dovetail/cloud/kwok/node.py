@@ -10,7 +10,7 @@ import hashlib
 from dovetail.cloud.kwok.offering_selection import SelectedOffering
 from dovetail.model.catalog import Instance
 from dovetail.model.kube_object import ObjectMeta
-from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS, provider_domain
+from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS, PLANNED_PODS, provider_domain
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.requirements import Requirement
@@ -53,10 +53,9 @@ def provider_id(name: str) -> str:
 def build_node(claim: NodeClaim, choice: SelectedOffering) -> Node:
     """The node of a claim as it is created: with the unregistered taint, and not ready."""
     name = node_name(claim)
+    annotations = {key: value for key, value in claim.metadata.annotations.items() if key != PLANNED_PODS}
     return Node(
-        metadata=ObjectMeta(
-            name=name, labels=_labels(claim, choice), annotations={**claim.metadata.annotations, FAKE_NODE: FAKE}
-        ),
+        metadata=ObjectMeta(name=name, labels=_labels(claim, choice), annotations={**annotations, FAKE_NODE: FAKE}),
         spec=NodeSpec(provider_id=provider_id(name), taints=(UNREGISTERED_TAINT,)),
         status=NodeStatus(
             capacity=choice.instance_type.capacity, allocatable=choice.instance_type.allocatable, phase="Pending"

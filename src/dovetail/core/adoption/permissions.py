@@ -18,6 +18,7 @@ _RUN: tuple[tuple[str, str, str], ...] = (
     ("karpenter.k8s.aws", "ec2nodeclasses/status", "patch"),
     ("", "pods", "list watch delete"),
     ("", "pods/eviction", "create"),
+    ("", "pods/status", "patch"),
     ("", "nodes", "get list watch create patch delete"),
     ("", "namespaces persistentvolumeclaims persistentvolumes", "list watch"),
     ("", "events", "create patch"),

@@ -12,6 +12,7 @@ from msgspec import structs
 
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.pdbs import find_block, matching, protection_refusal
+from dovetail.core.provisioning.eligible_pods import needs_node
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives
 from dovetail.core.scheduling.unschedulable import NODE_AFFINITY, VOLUME_AFFINITY, insufficient
@@ -86,9 +87,9 @@ def _pending(pod: Pod, context: PassContext) -> PodVerdict:
         return PodVerdict(outcome=PodOutcome.DELETING)
     if pod.node_name:
         return PodVerdict(outcome=PodOutcome.NODE_MISSING, node=pod.node_name)
-    if pod.status.nominated_node_name:
+    if pod.status.nominated_node_name and not needs_node(pod, context.snapshot):
         return PodVerdict(outcome=PodOutcome.PREEMPTS, node=pod.status.nominated_node_name)
-    if not pod.provisionable:
+    if not pod.unschedulable:
         return PodVerdict(outcome=PodOutcome.NOT_MARKED)
     return _planned(pod, context)
 

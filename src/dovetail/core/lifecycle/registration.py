@@ -2,26 +2,27 @@
 
 `judge_liveness` applies the timeouts of launch and registration, after which a claim is deleted. `plan_registration`
 finds the node by provider ID and computes its patch: the termination finalizer, the owner reference, the claim's
-labels, annotations and taints, and no unregistered taint. `judge_initialization` computes the `Initialized` condition,
-which has no timeout. `judge_consistency` compares the node's capacity with that of its instance type. `stage_of` names
-the stage of a node for display.
+labels, annotations and taints, the taint that closes the node (`opening`), and no unregistered taint.
+`judge_initialization` computes the `Initialized` condition, which has no timeout. `judge_consistency` compares the
+node's capacity with that of its instance type. `stage_of` names the stage of a node for display.
 """
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from dovetail.core.lifecycle.opening import planned_pods
 from dovetail.core.merge_patches import missing, wire
 from dovetail.model.conditions import ConditionVerdict, find
 from dovetail.model.instants import add
 from dovetail.model.kube_object import OwnerReference
-from dovetail.model.labels import DO_NOT_SYNC_TAINTS, REGISTERED, TERMINATION_FINALIZER
+from dovetail.model.labels import DO_NOT_SYNC_TAINTS, PLANNED_PODS, REGISTERED, TERMINATION_FINALIZER
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import CONSISTENT_STATE_FOUND, INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.resources import ZERO
 from dovetail.model.snapshot import ClusterNode
-from dovetail.model.taints import UNREGISTERED_TAINT, Taint, is_ephemeral
+from dovetail.model.taints import CLOSED_TAINT, UNREGISTERED_TAINT, Taint, is_ephemeral
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 REGISTRATION_TIMEOUT = timedelta(minutes=15)
@@ -91,6 +92,7 @@ def _node_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
     if labels:
         metadata["labels"] = labels
     annotations = missing(claim.metadata.annotations, node.metadata.annotations)
+    annotations.pop(PLANNED_PODS, None)  # long, and of no use there
     if annotations:
         metadata["annotations"] = annotations
     if TERMINATION_FINALIZER not in node.metadata.finalizers:
@@ -106,11 +108,12 @@ def _node_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
 
 
 def synced_taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
-    """The node's taints without the unregistered one, plus those of the claim that it does not have."""
+    """The node's taints without the unregistered one, plus those of the claim and the closing one if it lacks them."""
     kept = [taint for taint in node.spec.taints if not taint.matches(UNREGISTERED_TAINT)]
     if node.metadata.labels.get(DO_NOT_SYNC_TAINTS) == "true":
         return tuple(kept)
-    for taint in (*claim.spec.taints, *claim.spec.startup_taints):
+    closing = (CLOSED_TAINT,) if planned_pods(claim) else ()
+    for taint in (*claim.spec.taints, *claim.spec.startup_taints, *closing):
         if not any(taint.matches(other) for other in kept):
             kept.append(taint)
     return tuple(kept)

@@ -1,6 +1,6 @@
 """Which pods need a node, which pods Dovetail does not provision for and why, and which NodePools may launch nodes.
 
-A pod needs a node if kube-scheduler found none for it (`Pod.provisionable`), or if its node is being deleted. Pods that
+A pod needs a node if kube-scheduler found none for it (`needs_node`), or if its node is being deleted. Pods that
 select nodes outside of Karpenter, or whose requirements no node can meet, are refused with a reason. The rules are
 Karpenter's; `docs/concepts/provisioning.md` has them.
 """
@@ -10,6 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from dovetail.core.failure import attempt
+from dovetail.core.lifecycle.opening import planned_pods
 from dovetail.core.lifecycle.termination import evicts_protected, read_deadline
 from dovetail.core.pdbs import find_block, fully_blocks, matching
 from dovetail.model.cluster_objects import PodDisruptionBudget
@@ -38,13 +39,25 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
     pods: list[Pod] = []
     refusals: list[Refusal] = []
     for pod in snapshot.unbound_pods:
-        if pod.provisionable:
+        if needs_node(pod, snapshot):
             refusal = attempt(pod_ref(pod.key), partial(find_refusal, pod))
             if refusal is None:
                 pods.append(pod)
             else:
                 refusals.append(refusal)
     return pods, refusals
+
+
+def needs_node(pod: Pod, snapshot: Snapshot) -> bool:
+    """Whether a pending pod needs a node. It does not if kube-scheduler preempts other pods for it.
+
+    A nomination to a node that is gone or was launched for the pod counts for nothing: kube-scheduler may keep it for
+    five minutes although no node accepts the pod.
+    """
+    if not pod.unschedulable or not pod.status.nominated_node_name:
+        return pod.provisionable
+    nominated = (node for node in snapshot.nodes if node.name == pod.status.nominated_node_name and not node.leaving)
+    return all(each.claim is not None and pod.metadata.uid in planned_pods(each.claim) for each in nominated)
 
 
 def displaced_pods(snapshot: Snapshot) -> list[Pod]:

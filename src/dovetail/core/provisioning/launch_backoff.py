@@ -273,7 +273,7 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
         if pool not in tried_by_pool:
             tried_by_pool[pool] = _launched_by_kind(snapshot.nodepools[pool], snapshot)
         for pod, kind in pods_with_kinds(draft) if tried_by_pool[pool] else ():
-            if (pool, kind) in checked or not pod.provisionable:
+            if (pool, kind) in checked or not pod.unschedulable:
                 continue
             checked.add((pool, kind))
             tried = _last_failed_node(tried_by_pool[pool].get(kind, ()), pod, kind)

@@ -1,8 +1,9 @@
 """The provisioning plan: which NodeClaims to create for the pods of one snapshot that need nodes.
 
-`plan_provisioning` places all pods with the solver, places deadlocked pods again (`drain_deadlock`), and repeats that
-without pods whose launches back off (`launch_backoff`) until no draft is for them. Each draft becomes a NodeClaim. A
-pod that makes the solver raise is refused, and the others are planned without it.
+`plan_provisioning` places all pods with the solver, except those that keep their place in an earlier plan
+(`planned_pods`). It places deadlocked pods again (`drain_deadlock`), and repeats that without pods whose launches back
+off (`launch_backoff`) until no draft is for them. Each draft becomes a NodeClaim. A pod that makes the solver raise is
+refused, and the others are planned without it.
 
 `beyond_limits` checks a claim against the limits of its NodePool again right before it is created, since other claims
 may have been created after the plan was made.
@@ -26,6 +27,7 @@ from dovetail.core.provisioning.launch_backoff import (
 )
 from dovetail.core.provisioning.node_sizing import place_by_price
 from dovetail.core.provisioning.nodeclaim_template import claim_for
+from dovetail.core.provisioning.planned_pods import find_planned_nodes, with_pods_on_planned_nodes
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.instance_type_table import fitting_types
 from dovetail.core.scheduling.nodepool_limits import describe_limit, limit_usage
@@ -91,11 +93,15 @@ def _plan(
     snapshot: Snapshot, options: DecisionOptions, waiting: Sequence[Pod], *, register: PodIndex | None = None
 ) -> ProvisioningPlan:
     """The plan for these pending pods, and for the pods of nodes that are being deleted."""
+    planned = find_planned_nodes(snapshot) if waiting else {}
+    settled = [pod for pod in waiting if pod.metadata.uid in planned]
+    node_by_pod = {pod.key: planned[pod.metadata.uid] for pod in settled}
+    waiting = [pod for pod in waiting if pod.metadata.uid not in planned]
     pods = [*waiting, *displaced_pods(snapshot)]
     if not pods:
-        return ProvisioningPlan()
+        return ProvisioningPlan(node_by_pod=tuple(sorted(node_by_pod.items())))
     pools = usable_pools(snapshot)
-    solver = _Solver(snapshot, pools, options, register)
+    solver = _Solver(with_pods_on_planned_nodes(snapshot, settled, planned), pools, options, register)
     placement, backing_off = solver.place(waiting, pods), _BackingOff(snapshot)
     while held := backing_off.held(placement.drafts):
         waiting = [pod for pod in waiting if pod.key not in held]
@@ -107,7 +113,7 @@ def _plan(
             PlannedLaunch(claim_for(draft, backing_off.recorded_backoffs), tuple(draft.pods))
             for draft in placement.drafts
         ),
-        node_by_pod=tuple(sorted(placement.node_by_pod.items())),
+        node_by_pod=tuple(sorted({**node_by_pod, **placement.node_by_pod}.items())),
         refusals=tuple(refusals[key] for key in sorted(refusals)),
         pool_refusals=tuple(_without_types(snapshot, pools)),
         failures=tuple(backing_off.failures),

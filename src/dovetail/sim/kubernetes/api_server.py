@@ -211,10 +211,9 @@ class ApiServer:
         return _with_or_without(after, "status", before.get("status")) if record.resource in STATUS else after
 
     def bind(self, pod: ObjectVersion, node: str) -> ObjectVersion:
-        """Bind a pod to a node and set PodScheduled, as the binding subresource does."""
-        status = with_condition(
-            pod.plain.get("status") or {}, {"type": "PodScheduled", "status": "True"}, self.timestamp()
-        )
+        """Bind a pod to a node, set PodScheduled and end its nomination, as the binding subresource does."""
+        before = {name: value for name, value in (pod.plain.get("status") or {}).items() if name != "nominatedNodeName"}
+        status = with_condition(before, {"type": "PodScheduled", "status": "True"}, self.timestamp())
         spec = {**pod.plain["spec"], "nodeName": node}
         return self.store.put(POD, {**pod.plain, "spec": spec, "status": status})
 

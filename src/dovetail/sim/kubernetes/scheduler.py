@@ -8,6 +8,10 @@ An unschedulable pod is retried only after a change that may make it fit, as wit
 a node, or the pods on it, changed so that the node now accepts the pod. A new node that is not ready accepts no pod and
 causes no retry. Pods of one ReplicaSet or Job ("shape") are equivalent: a node that refuses one of them in a cycle is
 not checked again for the others, so a cycle over many replicas costs little more than one over a single pod.
+
+A pod with `status.nominatedNodeName` is bound to that node without scoring if the node accepts it; otherwise the same
+cycle goes on to all nodes. Binding and a failed cycle clear the field. Such a pod is retried on every new node and
+every deleted pod as well, and after five minutes at the latest, as real clusters do with every unschedulable pod.
 """
 
 from string import digits
@@ -32,6 +36,7 @@ from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 
 SCHEDULER = "default-scheduler"
 _CYCLE = "cycle"
+_LONGEST_UNSCHEDULABLE = 300.0  # seconds until a pod is retried without any change
 _NO_DIGITS = str.maketrans("", "", digits)
 
 
@@ -59,6 +64,8 @@ class SimulatedScheduler(SimulatedController[str]):
             return
         if record.resource == NODE:
             node = record.value(kinds.NODE)
+            if change.type == "ADDED":
+                self._retry_nominated()
             if isinstance(node, Node) and self.scheduler_nodes.note_node(node, gone=gone):
                 self._retry(node.name, all_pods=bool(self.scheduler_nodes.with_anti_affinity))
             elif gone:
@@ -72,12 +79,29 @@ class SimulatedScheduler(SimulatedController[str]):
         gone = change.type == "DELETED"
         if self.scheduler_nodes.note_pod(pod, gone=gone):
             self._retry(pod.node_name, all_pods=_has_anti_affinity(pod))
+            self._retry_nominated()
         key = pod.key
+        if pod.status.nominated_node_name or key in self.scheduler_nodes.nominated:
+            self._note_nomination(pod, gone=gone)
         if gone or pod.node_name or not pod.active:
             self._pending.pop(key, None)
         elif (key not in self._pending or _constraints_changed(change)) and _is_schedulable(pod):
             self._pending[key] = True
             self.enqueue(_CYCLE)
+
+    def _note_nomination(self, pod: Pod, *, gone: bool) -> None:
+        before = self.scheduler_nodes.nominated.get(pod.key)
+        if freed := self.scheduler_nodes.note_nomination(pod, gone=gone):
+            self._retry(freed, all_pods=False)
+        if self.scheduler_nodes.nominated.get(pod.key) not in (before, None):
+            self.later(_LONGEST_UNSCHEDULABLE, self._retry_nominated)
+
+    def _retry_nominated(self) -> None:
+        """Retry the nominated pods. Without a nomination the attempts that this stands for would change nothing."""
+        for key in self.scheduler_nodes.nominated:
+            if key in self._pending:
+                self._pending[key] = True
+                self.enqueue(_CYCLE)
 
     def _retry(self, node: str, *, all_pods: bool) -> None:
         """Retry the pods that fit this node now; all pods, if the change may affect other nodes too."""
@@ -128,7 +152,7 @@ class SimulatedScheduler(SimulatedController[str]):
 
     def _may_fit(self, record: ObjectVersion, pod: Pod, changed: list[SchedulerNode], refused: set[str]) -> bool:
         """Whether a changed node may accept the pod; always true for pods whose constraints involve other pods."""
-        shape = _shape(record)
+        shape = _common_shape(record, pod)
         if not changed or shape in refused:
             return False
         if _depends_on_others(pod) or _has_anti_affinity(pod):
@@ -140,21 +164,38 @@ class SimulatedScheduler(SimulatedController[str]):
         return fits
 
     def _schedule(self, record: ObjectVersion, pod: Pod, unschedulable: dict[str, str]) -> bool:
-        shape = "" if _depends_on_others(pod) else _shape(record)
+        shape = "" if _depends_on_others(pod) else _common_shape(record, pod)
         if shape in unschedulable:
             self._mark(record, unschedulable[shape])
             return False
         demand = self._demands.of(pod)
-        scheduler_node, message = self._choose(demand, shape)
+        scheduler_node, message = self._nominated_node(demand), ""
+        if scheduler_node is None:
+            scheduler_node, message = self._choose(demand, shape)
         if scheduler_node is not None:
             del self._pending[pod.key]
-            self.scheduler_nodes.assume(pod, scheduler_node.node.name, demand.request)
-            self.api.bind(record, scheduler_node.node.name)
+            self._bind(record, demand, scheduler_node.node.name)
         else:
             if shape:
                 unschedulable[shape] = message
             self._mark(record, message)
         return scheduler_node is not None
+
+    def _bind(self, record: ObjectVersion, demand: PodDemand, node: str) -> None:
+        nominated_to = demand.pod.status.nominated_node_name
+        self.scheduler_nodes.assume(demand.pod, node, demand.request)
+        self.api.bind(record, node)
+        if nominated_to and nominated_to != node:
+            self._retry(nominated_to, all_pods=False)
+
+    def _nominated_node(self, demand: PodDemand) -> SchedulerNode | None:
+        """The node that the pod is nominated to, if that accepts it."""
+        name = demand.pod.status.nominated_node_name
+        scheduler_node = self.scheduler_nodes.scheduler_node(name) if name else None
+        if scheduler_node is None or refusal(demand, scheduler_node):
+            return None
+        why_not = InterPodAffinity(demand.pod, self.scheduler_nodes).refusal(scheduler_node)
+        return scheduler_node if not why_not else None
 
     def _choose(self, demand: PodDemand, shape: str) -> tuple[SchedulerNode | None, str]:
         """The least allocated node that accepts the pod; nodes that are fuller than the best so far are not checked.
@@ -181,11 +222,12 @@ class SimulatedScheduler(SimulatedController[str]):
         return best, summary([*refusals, *affinity_refusals]) if best is None else ""
 
     def _mark(self, record: ObjectVersion, message: str) -> None:
-        """Write the reasons to the pod, unless only the node counts in the message changed."""
-        status = record.plain["status"]
+        """Write the reasons to the pod, unless only the node counts in the message changed; end its nomination."""
+        status = {name: value for name, value in record.plain["status"].items() if name != "nominatedNodeName"}
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
         known = [each.get("message", "") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
-        if [each.translate(_NO_DIGITS) for each in known] != [message.translate(_NO_DIGITS)]:
+        same = [each.translate(_NO_DIGITS) for each in known] == [message.translate(_NO_DIGITS)]
+        if not same or len(status) < len(record.plain["status"]):
             marked = with_condition(status, condition, self.api.timestamp())
             self.api.update(record, {**record.plain, "status": marked}, "status")
 
@@ -195,7 +237,8 @@ def _constraints_changed(change: StoreChange) -> bool:
     before, after = change.before, change.after
     if before is None:
         return True
-    return before.plain["spec"] is not after.plain["spec"] or before.meta.get("labels") != after.meta.get("labels")
+    labels_before, labels_after = before.meta.get("labels") or {}, after.meta.get("labels") or {}
+    return before.plain["spec"] is not after.plain["spec"] or labels_before != labels_after
 
 
 def _is_schedulable(pod: Pod) -> bool:
@@ -210,6 +253,11 @@ def _depends_on_others(pod: Pod) -> bool:
 
 def _has_anti_affinity(pod: Pod) -> bool:
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
+
+
+def _common_shape(record: ObjectVersion, pod: Pod) -> str:
+    """The shape of a pod; empty for a nominated one, which its node may accept although it refuses its equals."""
+    return "" if pod.status.nominated_node_name else _shape(record)
 
 
 def _shape(record: ObjectVersion) -> str:

@@ -1,8 +1,10 @@
 """The filter plugins of the simulated scheduler: taints, node selector and affinity, host ports and resources.
 
-`SchedulerNodes` is the scheduler's cache: the nodes, the pods bound or assumed on them, and the free resources of each
-node, updated with every change. `refusal` checks one pod against one node in kube-scheduler's order of filters and
-with its messages. Filters that depend on other pods are in `inter_pod_affinity`. Scoring is in `scheduler`.
+`SchedulerNodes` is the scheduler's cache: the nodes, the pods bound or assumed on them, the pods nominated to them, and
+the free resources of each node, updated with every change. Nominated pods (`status.nominatedNodeName`) reserve their
+requests and host ports against other pods of equal or lower priority. `refusal` checks one pod against one node in
+kube-scheduler's order of filters and with its messages. Filters that depend on other pods are in `inter_pod_affinity`.
+Scoring is in `scheduler`.
 """
 
 from collections import Counter
@@ -18,8 +20,13 @@ from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
 HostPort = tuple[str, str, int]
 """Address, protocol and number."""
 
+NOTHING: Mapping[str, int] = {}
 _MOST_TEMPLATES = 256
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+Nominees = dict[Key, tuple[Pod, dict[str, int]]]
+"""The pods nominated to a node, with their requests in nano units."""
 
 
 @dataclass(slots=True)
@@ -27,6 +34,7 @@ class SchedulerNode:
     """A node in the scheduler's cache: its allocatable resources, what is free, and its pods."""
 
     node: Node
+    nominees: Nominees = field(default_factory=dict)
     pods: dict[Key, Pod] = field(default_factory=dict)
     allocatable: dict[str, int] = field(default_factory=dict)  # nano units
     free: dict[str, int] = field(default_factory=dict)  # nano units; negative for an overcommitted resource
@@ -60,10 +68,15 @@ class SchedulerNode:
             (memory - self.free["memory"]) / memory if memory else 0
         )
 
-    def missing(self, request: Mapping[str, int]) -> list[str]:
+    def missing(self, request: Mapping[str, int], reserved: Mapping[str, int] = NOTHING) -> list[str]:
         """The resources of which less is free than requested."""
         free = self.free
-        return [name for name, amount in request.items() if amount > free.get(name, 0)]
+        return [name for name, amount in request.items() if amount > free.get(name, 0) - reserved.get(name, 0)]
+
+    def reserving(self, pod: Pod) -> list[tuple[Pod, dict[str, int]]]:
+        """The other nominees of the same or a higher priority."""
+        priority = pod.spec.priority
+        return [each for key, each in self.nominees.items() if key != pod.key and each[0].spec.priority >= priority]
 
 
 class SchedulerNodes:
@@ -76,6 +89,8 @@ class SchedulerNodes:
         self._sorted: list[SchedulerNode] | None = None
         self._bound: dict[Key, tuple[str, Pod]] = {}
         self._requests: dict[Key, dict[str, int]] = {}
+        self._nominees: dict[str, Nominees] = {}  # by node, which may not exist
+        self.nominated: dict[Key, str] = {}  # the node of each nominated pod that is pending
 
     def sorted_nodes(self) -> list[SchedulerNode]:
         """All nodes, by name."""
@@ -96,7 +111,7 @@ class SchedulerNodes:
             self._sorted = None
             return False
         if known is None:
-            self._nodes[name] = scheduler_node = SchedulerNode(node)
+            self._nodes[name] = scheduler_node = SchedulerNode(node, self._nominees.setdefault(name, {}))
             scheduler_node.update(node)
             self._sorted = None
             for bound_to, pod in self._bound.values():
@@ -129,11 +144,28 @@ class SchedulerNodes:
 
     def assume(self, pod: Pod, node: str, request: dict[str, int]) -> None:
         """Count a pod as bound to a node before the binding is visible in the store."""
+        self._nominate(pod, "")
         self._bound[pod.key] = (node, pod)
         if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
             self.with_anti_affinity[pod.key] = (node, pod)
         if (scheduler_node := self._nodes.get(node)) is not None:
             self._add_pod(scheduler_node, pod, request)
+
+    def note_nomination(self, pod: Pod, *, gone: bool) -> str:
+        """Reserve the requests of a nominated pod until that ends; returns the node on which it has ended, or empty."""
+        pending = not gone and not pod.node_name and pod.active
+        return self._nominate(pod, pod.status.nominated_node_name if pending else "")
+
+    def _nominate(self, pod: Pod, node: str) -> str:
+        before = self.nominated.get(pod.key, "")
+        if before == node:
+            return ""
+        if before:
+            del self._nominees[before][pod.key], self.nominated[pod.key]
+        if node:
+            self.nominated[pod.key] = node
+            self._nominees.setdefault(node, {})[pod.key] = (pod, nano_requests(pod.spec))
+        return before
 
     def _add_pod(self, scheduler_node: SchedulerNode, pod: Pod, request: dict[str, int]) -> None:
         self._requests[pod.key] = request
@@ -194,9 +226,12 @@ def refusal(demand: PodDemand, scheduler_node: SchedulerNode) -> list[str]:
         return [why]
     if demand.selects_nodes and not matches_node(pod.spec, scheduler_node.node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    if demand.ports and _port_taken(demand.ports, scheduler_node):
+    reserving = scheduler_node.reserving(pod) if scheduler_node.nominees else []
+    if demand.ports and _port_taken(demand.ports, [*scheduler_node.pods.values(), *(each for each, _ in reserving)]):
         return ["node(s) didn't have free ports for the requested pod ports"]
-    missing = scheduler_node.missing(demand.request)
+    missing = scheduler_node.missing(
+        demand.request, _sum(request for _, request in reserving) if reserving else NOTHING
+    )
     return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
 
 
@@ -209,8 +244,15 @@ def _taint_refusal(pod: Pod, scheduler_node: SchedulerNode) -> str:
     return ""
 
 
-def _port_taken(wanted: list[HostPort], scheduler_node: SchedulerNode) -> bool:
-    taken = [port for other in scheduler_node.pods.values() for port in _host_ports(other)]
+def _sum(requests: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for request in requests:
+        total.update(request)
+    return total
+
+
+def _port_taken(wanted: list[HostPort], others: Iterable[Pod]) -> bool:
+    taken = [port for other in others for port in _host_ports(other)]
     return any(_clash(one, other) for one in wanted for other in taken)
 
 

@@ -31,7 +31,12 @@ from dovetail.sim.kubernetes.validation.metadata import (
     type_error,
 )
 from dovetail.sim.kubernetes.validation.objects import VOLUME_SOURCES
-from dovetail.sim.kubernetes.validation.pods import capacity_faults, pod_change_faults, pod_spec_faults
+from dovetail.sim.kubernetes.validation.pods import (
+    capacity_faults,
+    nomination_faults,
+    pod_change_faults,
+    pod_spec_faults,
+)
 
 _FIXED: Mapping[str, tuple[str, ...]] = {
     "Deployment": ("spec.selector",),
@@ -154,6 +159,8 @@ def check_change(resource: Resource, before: Plain, after: Plain) -> None:
 def check_status(resource: Resource, before: Plain, after: Plain) -> None:
     """Raise `Invalid` with all faults of a status update, which for some kinds can change metadata too."""
     check = _STATUS.get(resource[1])
+    if resource == POD:
+        _refuse(resource, after, nomination_faults(before, after))
     if after["metadata"] is not before["metadata"]:
         _refuse(resource, after, _metadata_change_faults(resource, before["metadata"], after["metadata"]))
     if check is None or not _status_changed(resource, before.get("status") or {}, after.get("status") or {}):

@@ -64,6 +64,13 @@ def capacity_faults(status: Plain) -> Iterator[Fault]:
             yield from _amount_faults(name, amount, f"status.{part}.{name}")
 
 
+def nomination_faults(before: Plain, after: Plain) -> Iterator[Fault]:
+    """A fault if a bound pod is nominated to a node."""
+    name = (after.get("status") or {}).get("nominatedNodeName", "")
+    if name and after["spec"].get("nodeName") and name != (before.get("status") or {}).get("nominatedNodeName"):
+        yield Fault("status.nominatedNodeName", "cannot be set on a pod that is bound", name)
+
+
 def _is_huge(name: str) -> bool:
     return name.startswith(_HUGE_PAGES)
 

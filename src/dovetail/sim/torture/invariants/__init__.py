@@ -7,6 +7,7 @@ history, and `base` notifies each invariant of every change and of every call ri
 
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.budgets import BudgetsHold
+from dovetail.sim.torture.invariants.closed_nodes import ReadyNodesAreOpened
 from dovetail.sim.torture.invariants.commands import CommandsStillHold
 from dovetail.sim.torture.invariants.consolidation import ConsolidationSaves, DestinationsAreQuiet
 from dovetail.sim.torture.invariants.cool_down import MovedPodsCoolDown
@@ -57,6 +58,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     LimitsHold,
     ConsolidationSaves,
     NoLeftoverTaints,
+    ReadyNodesAreOpened,
     LostInstancesAreNoticed,
     SingleLeader,
     NodePatchesNameAVersion,

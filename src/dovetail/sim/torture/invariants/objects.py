@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.disruption_settings import VOLUNTARY
 from dovetail.sim.torture.invariants.readers import (
+    CLOSED,
     DEADLINE,
     DISRUPTION_TAINTS,
     DO_NOT_DISRUPT,
@@ -118,6 +119,11 @@ class NodeView:
         """Whether it has a disruption taint."""
         taints = self.plain["spec"].get("taints") or ()
         return any(each["key"].startswith("karpenter.sh/disrupt") for each in taints)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has the taint that keeps it closed for the pods it was launched for."""
+        return any(each["key"] == CLOSED for each in self.plain["spec"].get("taints") or ())
 
 
 STUCK_AFTER = timedelta(seconds=60)

@@ -103,6 +103,8 @@ def _marks(claims: list[ClaimView], nodes: list[NodeView]) -> Iterator[tuple[str
     for node in nodes:
         if node.has_disruption_taint and not node.deleting:
             yield MARKS, f"node {node.name} still has a disruption taint"
+        if node.is_closed and not node.deleting:
+            yield MARKS, f"node {node.name} is still closed"
 
 
 def unsettled_violations(world: World, at: float) -> list[Violation]:

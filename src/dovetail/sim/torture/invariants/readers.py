@@ -23,6 +23,7 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 NODEPOOL = "karpenter.sh/nodepool"  # a label
 DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
 PAUSE = "dovetail.sh/pause"
+CLOSED = "dovetail.sh/closed"  # a taint
 DISRUPTION_TAINTS = (("karpenter.sh/disrupted", ""), ("karpenter.sh/disruption", "disrupting"))
 """Key and value of the taints of nodes that are being disrupted; their effect is NoSchedule."""
 
