@@ -1,9 +1,9 @@
 """No cliffs: one property of all pods or pools must not make a pass much slower, and a small change costs little.
 
-The cluster of `plan.py`, *settling*, and the same cluster where all pods or NodePools have something (`SHAPES`). Each is a
-process of its own. Measured are a first full pass of every disruption method, the next pass after one pod left, and the
-memory of the process. Then, on the cluster of `base`, the next pass after each of a few small changes (`CHANGES`), as a
-share of a first pass in the same process; beside each up to 1,000 nodes, a new planner has to say the same.
+The cluster of `plan.py`, *settling*, and the same cluster where all pods or NodePools have something (`SHAPES`). Each
+is a process of its own. Measured are a first full pass of every disruption method, the next pass after one pod left,
+and the memory of the process. Then, on the cluster of `base`, the next pass after each of a few small changes (`CHANGES`),
+as a share of a first pass in the same process; beside each up to 1,000 nodes, a new planner has to say the same.
 
     .venv/bin/python bench/cliffs.py [--json FILE] [--nodes 1000,10000] [--shapes base,host-spread]
 """

@@ -17,16 +17,14 @@ from typing import Any
 
 import msgspec
 
-from cluster import cluster
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kube_object import LabelSelector
 from dovetail.model.labels import HOSTNAME, NODEPOOL, ZONE
-from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from plan_measure import LATER, COMPARED, check_same, disruptable, plan_once
+from plan_measure import COMPARED, LATER, check_same, disruptable, plan_once
 from sweep_measure import peak_mb
 from workloads import ROLE
 
@@ -61,7 +59,7 @@ def shaped(snapshot: Snapshot, shape: str) -> Snapshot:
 
 
 def _spread(key: str) -> Callable[[Pod, int], Pod]:
-    """Pods of a workload get equal constraints, as one object. """
+    """Pods of a workload get equal constraints, as one object."""
     made: dict[str, tuple[TopologySpreadConstraint, ...]] = {}
 
     def changed(pod: Pod, _: int) -> Pod:
@@ -138,9 +136,7 @@ def _relabelled(node: ClusterNode, labels: dict[str, str]) -> ClusterNode:
     assert node.node is not None
     assert node.claim is not None
     written = {**node.node.metadata.labels, **labels}
-    kube_node = msgspec.structs.replace(
-        node.node, metadata=msgspec.structs.replace(node.node.metadata, labels=written)
-    )
+    kube_node = msgspec.structs.replace(node.node, metadata=msgspec.structs.replace(node.node.metadata, labels=written))
     claim = msgspec.structs.replace(node.claim, metadata=msgspec.structs.replace(node.claim.metadata, labels=written))
     return replace(node, node=kube_node, claim=claim)
 
@@ -198,9 +194,7 @@ def _moved(pod: Pod, node: str) -> Pod:
 
 def _node_goes(snapshot: Snapshot, rng: random.Random, _: int) -> Snapshot:
     place = rng.randrange(len(snapshot.nodes))
-    return replace(
-        snapshot, at=snapshot.at + LATER, nodes=(*snapshot.nodes[:place], *snapshot.nodes[place + 1 :])
-    )
+    return replace(snapshot, at=snapshot.at + LATER, nodes=(*snapshot.nodes[:place], *snapshot.nodes[place + 1 :]))
 
 
 def _price(snapshot: Snapshot, rng: random.Random, _: int) -> Snapshot:

@@ -31,7 +31,12 @@ class QuickReject:
         self._solver_state = solver_state
         self._problem = solver_state.problem
         self._draft_fit: DraftFit = solver_state.draft_fit
-        self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}  # last level, candidate rows
+        self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
+        """By shape: the last level, and the first candidate rows on which it fits, one more than matter."""
+
+    def clear(self) -> None:
+        """Forget the candidate rows, because the problem changed."""
+        self._rows_by_shape.clear()
 
     def find_blocker(self, row: int, pods: PodsToReschedule, purchase: PurchaseTerms) -> Pod | None:
         """A pod of the queue that blocks the removal of a row, or None if only a simulation can tell.
@@ -141,11 +146,12 @@ class QuickReject:
         return any(self._table_holds(type_table, without_row, total, purchase) for type_table in type_tables)
 
     def candidate_rows(self, shape: PodShape) -> Sequence[int]:
-        """The candidate rows of a pod without its preferences."""
+        """The first candidate rows of a pod without its preferences, as many as matter."""
         known = self._rows_by_shape.get(shape)
         if known is None:
-            level = self._solver_state.topology.preference_levels(shape)[-1]
-            known = self._rows_by_shape[shape] = level, self._problem.candidates(shape, level)
+            level = self._solver_state.topology.preference_levels(shape.constraints)[-1]
+            rows = self._problem.fitting_rows(shape, level, MAX_CANDIDATE_ROWS + 1)
+            known = self._rows_by_shape[shape] = level, rows
         return known[1]
 
     def _table_holds(

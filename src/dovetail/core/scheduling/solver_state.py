@@ -85,7 +85,7 @@ class SolverState:
         if counting is None:
             counted_by = self.topology.counted_by
             counting = self._counted_shapes[row] = [
-                shape for shape in self.problem.counted_shapes(row) if counted_by[shape]
+                shape for shape in self.problem.counted_shapes(row) if counted_by[shape.constraints]
             ]
         for shape in counting:
             self._count(shape, row, -1)
@@ -98,7 +98,7 @@ class SolverState:
 
     def uncount(self, shape: PodShape, row: int, all_counts: Container[TopologyCounts]) -> None:
         """Stop counting a pod on a closed row for these rules."""
-        for topology_counts in self.topology.counted_by[shape]:
+        for topology_counts in self.topology.counted_by[shape.constraints]:
             domain = topology_counts.domain(row) if topology_counts in all_counts else None
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, -1)
@@ -121,7 +121,7 @@ class SolverState:
         self.journal.commit()
 
     def _count(self, shape: PodShape, row: int, by: int) -> None:
-        for topology_counts in self.topology.counted_by[shape]:
+        for topology_counts in self.topology.counted_by[shape.constraints]:
             domain = topology_counts.domain(row)
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, by)
@@ -137,7 +137,7 @@ class SolverState:
                 topology_counts, domains, self._domains(topology_counts, draft), draft.counted[topology_counts]
             )
         for _, shape in pods:
-            for topology_counts in self.topology.counted_by[shape]:
+            for topology_counts in self.topology.counted_by[shape.constraints]:
                 draft.counted[topology_counts] = draft.counted.get(topology_counts, 0) + 1
                 for domain in self._domains(topology_counts, draft):
                     self.journal.bump(topology_counts.counts, domain, 1)
