@@ -2,8 +2,9 @@
 
 The cluster of `plan.py`, *settling*, and the same cluster where all pods or NodePools have something (`SHAPES`). Each
 is a process of its own. Measured are a first full pass of every disruption method, the next pass after one pod left,
-and the memory of the process. Then, on the cluster of `base`, the next pass after each of a few small changes (`CHANGES`),
-as a share of a first pass in the same process; beside each up to 1,000 nodes, a new planner has to say the same.
+and the memory of the process. Then, on the cluster of `base`, the next pass after each of a few small changes
+(`CHANGES`), as a share of a first pass in the same process; beside each up to 1,000 nodes, a new planner has to say the
+same.
 
     .venv/bin/python bench/cliffs.py [--json FILE] [--nodes 1000,10000] [--shapes base,host-spread]
 """
@@ -21,7 +22,8 @@ CHANGE_BAR = 0.10  # of a first pass
 JUDGED = 10_000  # the size at which shapes and memory are held against the bars
 SHAPES = {
     "base": "the cluster of plan.py",
-    "host-spread": "hostname spread on every pod",
+    "host-spread": "hostname spread on every pod, among the pods of its workload",
+    "team-spread": "hostname spread on every pod, among the pods of its namespace, a rule for each workload",
     "own-requests": "every pod with its own requests",
     "50-pools": "50 NodePools share a catalogue",
     "anti-affinity": "anti-affinity by hostname on every pod",

@@ -12,6 +12,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -19,7 +20,7 @@ import msgspec
 
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.catalog import InstanceType
-from dovetail.model.kube_object import LabelSelector
+from dovetail.model.kube_object import LabelSelector, LabelSelectorRequirement
 from dovetail.model.labels import HOSTNAME, NODEPOOL, ZONE
 from dovetail.model.pod import Affinity, Pod, PodAffinity, PodAffinityTerm, TopologySpreadConstraint
 from dovetail.model.resources import Quantity
@@ -72,6 +73,18 @@ def _spread(key: str) -> Callable[[Pod, int], Pod]:
     return changed
 
 
+def _spread_by_team(pod: Pod, _: int) -> Pod:
+    """Every workload has a rule of its own, and every rule counts all pods of a namespace."""
+    app = pod.metadata.labels["app"]
+    return _with_spec(pod, topology_spread_constraints=_team_constraints(20 + int(app.removeprefix("app-"))))
+
+
+@cache
+def _team_constraints(max_skew: int) -> tuple[TopologySpreadConstraint, ...]:
+    selector = LabelSelector(match_expressions=(LabelSelectorRequirement(key="tier", operator="Exists"),))
+    return (TopologySpreadConstraint(topology_key=HOSTNAME, max_skew=max_skew, label_selector=selector),)
+
+
 def _apart() -> Callable[[Pod, int], Pod]:
     made: dict[str, Affinity] = {}
 
@@ -108,6 +121,7 @@ def _with_spec(pod: Pod, **fields: Any) -> Pod:
 
 SHAPED: dict[str, Callable[[Pod, int], Pod]] = {
     "host-spread": _spread(HOSTNAME),
+    "team-spread": _spread_by_team,
     "zone-spread": _spread(ZONE),
     "anti-affinity": _apart(),
     "own-requests": _own_requests,

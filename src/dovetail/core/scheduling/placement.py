@@ -25,6 +25,7 @@ from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.purchasable import Purchasable
 from dovetail.core.scheduling.resource_vector import Need, fits
 from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.core.scheduling.topology_counts import HostSpreadCounts
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
 
@@ -171,7 +172,9 @@ class PodPlacer:
         refused = self._refused.get(kind, 0)
         anti_affinity = [topology_counts.counts for topology_counts in rules.anti_affinity if topology_counts.by_host]
         spread = [
-            (topology_counts, self_match) for topology_counts, self_match in rules.spread if topology_counts.by_host
+            (topology_counts, self_match)
+            for topology_counts, self_match in rules.spread
+            if isinstance(topology_counts, HostSpreadCounts)
         ]
         for position in self._draft_queue.each(refused, lambda options: never_accepts(options, attempt)):
             draft = self.solver_state.drafts[position]

@@ -151,7 +151,7 @@ def plain_level(solver_state: SolverState, constraints: PodConstraints) -> Prefe
         len(preference_levels) == 1
         and len(level.alternatives) == 1
         and solver_state.topology.rules(level).unconstrained
-        and not solver_state.topology.counted_by[constraints]
+        and not solver_state.topology.is_counted(constraints)
         and not constraints.ports
         and not constraints.volumes.attachments
         and not constraints.volumes.problem

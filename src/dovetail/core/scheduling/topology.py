@@ -18,7 +18,14 @@ from dovetail.core.scheduling.node_affinity import ANYWHERE
 from dovetail.core.scheduling.pod_shapes import PodConstraints, PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.problem import Problem
-from dovetail.core.scheduling.topology_counts import AffinityCounts, AntiAffinityCounts, SpreadCounts, TopologyCounts
+from dovetail.core.scheduling.topology_counts import (
+    AffinityCounts,
+    AntiAffinityCounts,
+    HostPods,
+    HostSpreadCounts,
+    SpreadCounts,
+    TopologyCounts,
+)
 from dovetail.core.scheduling.topology_rules import AffinityRule, Selector, SpreadRule, Term
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.taints import untolerated
@@ -55,8 +62,10 @@ class Topology:
         }
         self._others_anti_affinity: dict[PodConstraints, list[AntiAffinityCounts]] = {}
         self._owner_counts: dict[Term, AntiAffinityCounts] = {}
+        self._spread_over_hosts: set[PodConstraints] = set()  # what some hostname spread selects
         self._spreads: dict[SpreadRule, SpreadCounts] = {}
         self._eligibility: dict[tuple[object, ...], list[bool]] = {}
+        self.host_pods = HostPods()
         self._affinity_counts: dict[AffinityRule, AffinityCounts] = {}
         self._anti_affinity_counts: dict[Term, AntiAffinityCounts] = {}
         self._rules: dict[PreferenceLevel, PodTopologyRules] = {}
@@ -112,9 +121,16 @@ class Topology:
         )
 
     def _counts_selecting(self, constraints: PodConstraints) -> Iterator[TopologyCounts]:
-        """The counts of rules that select a pod with these constraints."""
+        """The counts of rules that select pods with these new constraints. Hostname spread selects them from now on."""
         pod = (constraints.namespace, constraints.labels)
-        yield from (topology_counts for rule, topology_counts in self._spreads.items() if rule.selector.selects(*pod))
+        for rule, topology_counts in self._spreads.items():
+            if not rule.selector.selects(*pod):
+                continue
+            if isinstance(topology_counts, HostSpreadCounts):
+                topology_counts.selected.add(constraints)
+                self._spread_over_hosts.add(constraints)
+            else:
+                yield topology_counts
         yield from (
             topology_counts
             for term, topology_counts in self._anti_affinity_counts.items()
@@ -215,11 +231,34 @@ class Topology:
 
     def _spread(self, rule: SpreadRule) -> SpreadCounts:
         if rule not in self._spreads:
+            if rule.key == HOSTNAME:
+                self._spreads[rule] = self._host_spread(rule)
+                return self._spreads[rule]
             provided = {value for type_table in self._problem.type_tables for value in self._provided(rule, type_table)}
             topology_counts = SpreadCounts(rule, self._column(rule.key), self._eligible(rule), provided)
             self._spreads[rule] = topology_counts
             self._fill(topology_counts, self._select(rule.selector))
         return self._spreads[rule]
+
+    def _host_spread(self, rule: SpreadRule) -> HostSpreadCounts:
+        if not self.host_pods.in_use:
+            self.host_pods.in_use = True
+            for row in range(len(self._problem.existing_nodes)):
+                self.read_host(row)
+        found = HostSpreadCounts(rule, self._eligible(rule), self.host_pods)
+        found.selected.update(self._select(rule.selector))
+        self._spread_over_hosts.update(found.selected)
+        return found
+
+    def read_host(self, row: int) -> None:
+        """Read the pods of a node that hostname spread counts."""
+        if self.host_pods.in_use:
+            counted = self._problem.counted_shapes(row)
+            self.host_pods.pods[row] = tuple([shape.constraints for shape in counted])
+
+    def is_counted(self, constraints: PodConstraints) -> bool:
+        """Whether some rule counts pods with these constraints."""
+        return bool(self.counted_by[constraints]) or constraints in self._spread_over_hosts
 
     def _fill(self, topology_counts: TopologyCounts, selected: Iterable[PodConstraints]) -> None:
         for constraints in selected:
@@ -251,8 +290,6 @@ class Topology:
 
     def _provided(self, rule: SpreadRule, type_table: InstanceTypeTable) -> Iterable[str]:
         """The domains that a NodePool could provide, as far as the rule's policies allow."""
-        if rule.key == HOSTNAME:
-            return ()
         template = type_table.template
         if rule.tolerations is not None and untolerated(rule.tolerations, hard(template.taints)) is not None:
             return ()
