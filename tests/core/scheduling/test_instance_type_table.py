@@ -76,7 +76,7 @@ def test_a_label_that_no_row_has_excludes_none():
 
 
 def test_a_row_that_says_nothing_of_a_label_is_admitted():
-    column = Column([requirements((ZONE, "In", ["zone-a"])), requirements()], ZONE)
+    column = Column.read([requirements((ZONE, "In", ["zone-a"])), requirements()], ZONE)
     assert column.admitted(Requirement.of(ZONE, "In", ["zone-b"])).tolist() == [False, True]
 
 
