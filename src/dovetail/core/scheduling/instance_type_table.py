@@ -182,6 +182,13 @@ class InstanceTypeTable:
         self._columns: dict[tuple[str, str], Column] = {}
         self._sizes: dict[str, Sizes] = {}
 
+    @lazy
+    def offer(self) -> object:
+        """What it offers to pods that do not name their NodePool, as a value that can be a key."""
+        own = self.template.requirements
+        requirements = Requirements({key: each for key, each in own.items() if key != NODEPOOL})
+        return self.template.taints, requirements, self.template.well_known, self.choices, self._offered.tobytes()
+
     def sizes(self, resource: str) -> Sizes:
         """The capacities of the types in a resource."""
         if resource not in self._sizes:
