@@ -315,6 +315,10 @@ class RemovalSimulation:
             return unfit
         return retry_unplaced(placer, waiting, trail.rows)
 
+    def same_labels(self, before: ClusterNode, after: ClusterNode) -> bool:
+        """Whether a node has the same values of all labels that results depend on."""
+        return self._problem.existing_nodes.same_labels(before, after)
+
     def remove_node(self, row: int) -> bool:
         """Remove a node that is being deleted or gone. False as for `follow`."""
         node = replace(self._problem.existing_nodes.nodes[row], pods=())
@@ -330,7 +334,7 @@ class RemovalSimulation:
         return True
 
     def follow(self, row: int, node: ClusterNode, *, closed: bool, gone: bool = False) -> bool:
-        """Apply a change of a node's pods, or of whether it is closed.
+        """Apply a change of a node's pods, of labels that were not read, or of whether it is closed.
 
         False means that the change cannot be applied, and a new simulation is needed.
         """
