@@ -81,9 +81,9 @@ BUGS = (
     Bug(
         id="sweep-old-labels",
         says="A node whose labels changed is simulated with those it had before.",
-        file="core/disruption/simulation_cache.py",
-        before=" or not removal_simulation.same_labels(old, new):",
-        after=":",
+        file="core/scheduling/removal_simulation.py",
+        before="if not problem.existing_nodes.same_labels(row, node):",
+        after="if False:",
         tests=REMEMBERED,
     ),
     Bug(

@@ -84,7 +84,7 @@ class SimulationCache:
         before, removal_simulation = self._kept.pop(consolidating)
         if not _differ_only_in_nodes(before, inputs):
             return None
-        changes = _node_changes(before, inputs, removal_simulation)
+        changes = _node_changes(before, inputs)
         if changes is None:
             return None
         self._updates += len(changes.changed) + len(changes.removed)
@@ -110,9 +110,7 @@ class NodeChanges:
     changed: list[ClusterNode]  # as they are now
 
 
-def _node_changes(
-    before: SimulationInputs, after: SimulationInputs, removal_simulation: RemovalSimulation
-) -> NodeChanges | None:
+def _node_changes(before: SimulationInputs, after: SimulationInputs) -> NodeChanges | None:
     """Nodes that were removed, and nodes whose pods or labels changed; None if the simulation cannot be updated."""
     toggled = before.closed ^ after.closed
     old_nodes = {node.name: node for node in before.snapshot.nodes}
@@ -125,7 +123,7 @@ def _node_changes(
             return None
         if new.leaving:
             changes.removed.append(old)
-        elif not _differ_only_in_pods_and_labels(old, new) or not removal_simulation.same_labels(old, new):
+        elif not _differ_only_in_pods_and_labels(old, new):
             return None
         elif old.pods != new.pods or old.labels != new.labels or new.name in toggled:
             changes.changed.append(new)

@@ -103,11 +103,12 @@ class ExistingNodes:
             self._labels[key] = Labels(key, self.nodes)
         return self._labels[key]
 
-    def same_labels(self, before: ClusterNode, after: ClusterNode) -> bool:
+    def same_labels(self, row: int, after: ClusterNode) -> bool:
         """Whether a node has the same values of all labels that were read so far, and of those that decide its price.
 
         A label that is read later is read from the nodes as they are then.
         """
+        before = self.nodes[row]
         return all(_label(before, key) == _label(after, key) for key in {*self._labels, *PRICE_LABELS})
 
     def meeting(self, alternatives: tuple[Alternative, ...]) -> Mask:

@@ -9,7 +9,7 @@ an id for each offering or type, so a requirement is evaluated once for each dis
 get, and its candidate types. A type is a candidate if its requirements intersect these and an available offering is
 compatible. The DaemonSets that would run on a type determine its overhead and its used host ports.
 
-What does not depend on the NodePool is in `Catalog`, which all NodePools with equal instance types share: the sorted
+What does not depend on the NodePool is in `CatalogTable`, which NodePools with equal instance types share: the sorted
 offerings, the columns, and the net resources for each set of daemon pods. A table takes its rows from there.
 
 Tables are cached while NodePool, instance types, DaemonSets and resource columns are equal, catalogs while the instance
@@ -73,7 +73,7 @@ class Column:
         return np.array([*answers, True], dtype=np.bool_)[self.ids]
 
 
-class Catalog:
+class CatalogTable:
     """Instance types and their available offerings, sorted by price; shared by all NodePools that may launch them."""
 
     def __init__(self, types: tuple[InstanceType, ...]) -> None:
@@ -167,7 +167,7 @@ class Sizes:
 class InstanceTypeTable:
     """The types and offerings of one template."""
 
-    def __init__(self, template: "NodePoolTemplate", units: ResourceUnits, catalog: Catalog, offered: Ids) -> None:
+    def __init__(self, template: "NodePoolTemplate", units: ResourceUnits, catalog: CatalogTable, offered: Ids) -> None:
         self.template = template
         self.units = units
         self.choices = template.choices
@@ -249,7 +249,7 @@ _RECENT_TABLES: deque[_CachedTable] = deque(maxlen=64)
 """The most recent tables. A table depends only on the inputs stored with it, so equal inputs can share one."""
 
 
-_RECENT_CATALOGS: deque[Catalog] = deque(maxlen=8)
+_RECENT_CATALOGS: deque[CatalogTable] = deque(maxlen=8)
 """The most recent catalogs. A catalog depends only on its types."""
 
 
@@ -266,12 +266,12 @@ def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Res
     return type_table
 
 
-def _catalog_of(types: tuple[InstanceType, ...]) -> Catalog:
+def _catalog_of(types: tuple[InstanceType, ...]) -> CatalogTable:
     """The catalog of these types; a recent one if its types are equal."""
     for known in tuple(_RECENT_CATALOGS):
         if known.types is types or known.types == types:
             return known
-    catalog = Catalog(types)
+    catalog = CatalogTable(types)
     _RECENT_CATALOGS.append(catalog)
     return catalog
 
@@ -319,7 +319,7 @@ class NodePoolTemplate:
 
 
 def read_template(
-    pool: NodePool, snapshot: Snapshot, daemons: Daemons, catalog: Catalog
+    pool: NodePool, snapshot: Snapshot, daemons: Daemons, catalog: CatalogTable
 ) -> tuple[NodePoolTemplate, Ids]:
     """The template of a NodePool, and its offerings by position; `choices` is empty when no type is compatible."""
     ref = pool.node_class_ref

@@ -315,10 +315,6 @@ class RemovalSimulation:
             return unfit
         return retry_unplaced(placer, waiting, trail.rows)
 
-    def same_labels(self, before: ClusterNode, after: ClusterNode) -> bool:
-        """Whether a node has the same values of all labels that results depend on."""
-        return self._problem.existing_nodes.same_labels(before, after)
-
     def remove_node(self, row: int) -> bool:
         """Remove a node that is being deleted or gone. False as for `follow`."""
         node = replace(self._problem.existing_nodes.nodes[row], pods=())
@@ -339,14 +335,16 @@ class RemovalSimulation:
         False means that the change cannot be applied, and a new simulation is needed.
         """
         problem, solver_state = self._problem, self._solver_state
+        if not problem.existing_nodes.same_labels(row, node):
+            return False
         before = (
             self._shapes_on(row),
-            self._counted_shapes_on(row),
+            Counter(problem.counted_shapes(row)),
             tuple(problem.free[row]),
             row in solver_state.removed,
         )
         problem.replace_node(row, node, gone=gone)
-        after = self._shapes_on(row), self._counted_shapes_on(row), tuple(problem.free[row]), closed
+        after = self._shapes_on(row), Counter(problem.counted_shapes(row)), tuple(problem.free[row]), closed
         left, come = before[1] - after[1], after[1] - before[1]
         if not all(self._add_shape(*bound_pod) for bound_pod in problem.bound_pods[row]):
             return False
@@ -394,10 +392,6 @@ class RemovalSimulation:
     def _shapes_on(self, row: int) -> Counter[PodShape]:
         """The shapes of the pods that use resources of a row."""
         return Counter(shape for _, shape in self._problem.bound_pods[row])
-
-    def _counted_shapes_on(self, row: int) -> Counter[PodShape]:
-        """The shapes of the pods on a row that count for topology."""
-        return Counter(self._problem.counted_shapes(row))
 
     def _price(self, row: int) -> float | None:
         if row not in self._prices:
