@@ -132,7 +132,8 @@ class _Filling:
         )
 
     def _draw(self, suits: npt.NDArray[np.bool_]) -> list[int]:
-        weight = np.where(suits & self._large, self._weight, 0.0)
+        large = suits & self._large
+        weight = np.where(large if large.any() else suits, self._weight, 0.0)  # small clusters have few workloads
         chosen = self._rng.choice(len(weight), int(self._rng.integers(*DRAWN)), p=weight / weight.sum()).tolist()
         once = self._spread | self._apart  # a second pod of a spread workload could tip the balance
         return [each for place, each in enumerate(chosen) if not once[each] or each not in chosen[:place]]

@@ -8,7 +8,7 @@ from dovetail.core.scheduling.pod_shapes import PodShapes
 from dovetail.model.storage import Storage
 
 SPEC = {
-    "initContainers": [{"name": "init", "resources": {"requests": {"cpu": "1"}}}],
+    "initContainers": [{"name": "init", "resources": {"requests": {"cpu": "4"}}}],
     "tolerations": [{"operator": "Exists"}],
     "nodeSelector": {"disk": "ssd"},
     "affinity": {"nodeAffinity": {}},
@@ -61,6 +61,30 @@ def test_an_ephemeral_volume_is_that_of_its_pod_alone():
     spec = {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}
     first, known = pod("a", "1", spec=spec), shapes()
     assert known.of(first) is not known.of(labeled(first, name="b"))
+
+
+def test_pods_that_differ_only_in_requests_or_priority_share_their_constraints():
+    known = shapes()
+    small = known.of(pod("a", "1"))
+    for other in (pod("b", "2"), pod("c", "1", spec={"priority": 5}), pod("d", "1", spec={"overhead": {"cpu": "1"}})):
+        assert known.of(other) is not small
+        assert known.of(other).constraints is small.constraints
+
+
+def test_host_ports_belong_to_the_constraints():
+    known, ports = shapes(), [{"containerPort": 80, "hostPort": 80}]
+    container = {"name": "main", "resources": {"requests": {"cpu": "1"}}, "ports": ports}
+    with_port = known.of(pod("b", "1", spec={"containers": [container]}))
+    assert with_port.ports
+    assert with_port.constraints is not known.of(pod("a", "1")).constraints
+
+
+def test_equal_requests_of_different_containers_are_one_shape():
+    known = shapes()
+    halves = [{"name": name, "resources": {"requests": {"cpu": "500m"}}} for name in ("main", "sidecar")]
+    one = {"name": "main", "resources": {"requests": {"cpu": "1"}}}
+    first, second = (pod(name, spec={"containers": each}) for name, each in (("a", halves), ("b", [one])))
+    assert known.of(first) is known.of(second)
 
 
 def test_equal_pods_share_a_shape_though_no_part_is_the_same_object():

@@ -112,10 +112,12 @@ async def fresh(inputs):
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
     opened, instance_type_table._RECENT_TABLES = instance_type_table._RECENT_TABLES, deque(maxlen=64)
+    catalogs, instance_type_table._RECENT_CATALOGS = instance_type_table._RECENT_CATALOGS, deque(maxlen=8)
     try:
         yield
     finally:
         instance_type_table._RECENT_TABLES = opened
+        instance_type_table._RECENT_CATALOGS = catalogs
 
 
 def plain(value):

@@ -24,6 +24,7 @@ def state(removal_simulation):
     }
     return (
         counts_by_rule,
+        dict(solver_state.topology.host_pods.pods),
         dict(solver_state.free),
         dict(solver_state.ports),
         dict(solver_state.attached),

@@ -176,6 +176,7 @@ def relabel_node(inputs):
             {INSTANCE_TYPE: rng.choice(types)},
             {TEAM: rng.choice(("red", "blue"))},
             {RACK: rng.choice(("r1", "r2"))},
+            {"example.com/read-by-nothing": rng.choice(("1", "2"))},
             {INITIALIZED: rng.choice(("true", "true", "false"))},
         )
     )

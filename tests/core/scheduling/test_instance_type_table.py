@@ -55,6 +55,25 @@ def test_daemons_take_their_share_of_each_type():
     assert table(SMALL, daemons=[daemon_set(cpu="500m")]).net.tolist() == [[1500, 8 * 2**30]]
 
 
+def test_a_daemon_takes_its_share_only_of_types_it_selects():
+    picky = daemon_set(cpu="500m", nodeSelector={INSTANCE_TYPE: "m.small"})
+    found = table(LARGE, SMALL, daemons=[picky])
+    assert {choice.type.name: net[0] for choice, net in zip(found.choices, found.net.tolist(), strict=True)} == {
+        "m.large": 4000,
+        "m.small": 1500,
+    }
+
+
+def test_nodepools_that_differ_only_in_their_names_make_the_same_offer():
+    found = snapshot(pools=[nodepool("a"), nodepool("b"), nodepool("c", weight=5)], types=(LARGE, SMALL))
+    tables = [build_table(pool, found, read_daemons(found), UNITS) for pool in found.nodepools.values()]
+    assert len({each.offer for each in tables}) == 1
+    taints = [{"key": "dedicated", "effect": "NoSchedule"}]
+    other = snapshot(pools=[nodepool("d", template={"taints": taints})], types=(LARGE, SMALL))
+    tainted = build_table(other.nodepools["d"], other, read_daemons(other), UNITS)
+    assert tainted.offer != tables[0].offer
+
+
 def test_a_type_that_its_daemons_overdraw_has_nothing():
     assert table(SMALL, daemons=[daemon_set(cpu="3")]).net.tolist() == [[-1, -1]]
 
@@ -76,7 +95,7 @@ def test_a_label_that_no_row_has_excludes_none():
 
 
 def test_a_row_that_says_nothing_of_a_label_is_admitted():
-    column = Column([requirements((ZONE, "In", ["zone-a"])), requirements()], ZONE)
+    column = Column.read([requirements((ZONE, "In", ["zone-a"])), requirements()], ZONE)
     assert column.admitted(Requirement.of(ZONE, "In", ["zone-b"])).tolist() == [False, True]
 
 

@@ -16,6 +16,7 @@ from dovetail.core.disruption.candidates import CandidateCache
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET
 from dovetail.model.kube_object import Key
+from dovetail.model.labels import NODEPOOL
 from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.storage import Storage
@@ -133,6 +134,37 @@ def test_the_labels_of_another_node():
     picky = web(spec={"nodeSelector": {"disk": "ssd"}})
     before, after = (beside(unmanaged(labels={"disk": disk}), picky) for disk in ("ssd", "hdd"))
     sees(before, DELETED, replace(before, nodes=(before.nodes[0], after.nodes[1])), NOTHING)
+
+
+def test_a_label_that_nothing_read_when_it_changed():
+    """A pod that selects it comes later."""
+    before, relabeled = (beside(unmanaged(labels={"disk": disk})) for disk in ("hdd", "ssd"))
+    picky = worker("a", web(spec={"nodeSelector": {"disk": "ssd"}}))
+    planner = Planner()
+    assert moves(planner.plan(before)) == DELETED
+    assert moves(planner.plan(replace(before, nodes=(before.nodes[0], relabeled.nodes[1])))) == DELETED
+    assert moves(planner.plan(replace(before, nodes=(picky, relabeled.nodes[1])))) == DELETED
+    assert moves(planner.plan(replace(before, nodes=(picky, before.nodes[1])))) == NOTHING
+
+
+def test_a_pod_that_names_one_of_two_equal_nodepools():
+    """What one of them cannot hold for the pod, the other can."""
+    other = msgspec.structs.replace(
+        pool(), metadata=msgspec.structs.replace(pool().metadata, name="other", uid="other")
+    )
+    for name in ("default", "other"):
+        named = web(spec={"nodeSelector": {NODEPOOL: name}})
+        assert moves(Planner().plan(cluster(worker("a", named), pools=[pool(), other]))) == REPLACED
+
+
+def test_the_label_that_names_the_type_of_a_node():
+    """Nothing selects it, but it decides what the node costs."""
+    sold = (SMALL, LARGE, instance_type("m.cheap", "4", "16Gi", 0.4))
+    dear, cheap = (
+        cluster(worker("a", web(), type_=type_), pools=[pool()], types=sold) for type_ in ("m.large", "m.cheap")
+    )
+    sees(dear, [("a", {"m.small", "m.cheap"})], cheap, NOTHING)
+    sees(cheap, NOTHING, dear, [("a", {"m.small", "m.cheap"})])
 
 
 def test_the_taints_of_another_node():

@@ -12,6 +12,14 @@ def resources(**amounts):
     return {name: Quantity.of(amount) for name, amount in amounts.items()}
 
 
+def test_needs_of_a_size_class_have_one_least_need():
+    units = ResourceUnits(["cpu", "memory"])
+    least = units.least(((0, 1050), (1, 7)))
+    assert least == ((0, 1024), (1, 7))
+    assert units.least(((0, 1151), (1, 7))) is least
+    assert units.least(((0, 1152), (1, 7))) != least
+
+
 def test_columns_are_sorted_by_name_whatever_the_order_given():
     assert UNITS.names == ("cpu", "example.com/gpu", "memory")
     assert UNITS.column == {"cpu": 0, "example.com/gpu": 1, "memory": 2}

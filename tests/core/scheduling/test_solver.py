@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders import NOON, ZONES, claim, node, nodepool, pod, snapshot
+from builders import NOON, ZONES, claim, instance_type, node, nodepool, pod, snapshot
 from dovetail.core import wording
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
@@ -45,6 +45,19 @@ def node_row(name, zone="zone-a", *pods, **fields):
 
 def where(placement, name):
     return placement.node_by_pod.get(Key("default", name))
+
+
+def test_a_node_with_less_than_the_request_but_enough_for_its_size_class_takes_no_pod():
+    small = node_row("small", cpu="1030m")
+    assert not solve(snapshot(nodes=[small]), [pod("new", "1050m")], []).node_by_pod
+    large = node_row("zlarge", cpu="1050m")
+    assert where(solve(snapshot(nodes=[small, large]), [pod("new", "1050m")], []), "new") == "zlarge"
+
+
+def test_a_draft_that_is_too_small_for_one_pod_takes_a_smaller_one_with_the_same_constraints():
+    pods = [pod(name, cpu) for name, cpu in (("a", "40"), ("b", "40"), ("c", "30"), ("d", "20"))]
+    placement = solve(snapshot(pools=[nodepool()], types=[instance_type("m.huge", "64", "256Gi")]), pods, [nodepool()])
+    assert sorted(sorted(each.name for each in draft.pods) for draft in placement.drafts) == [["a", "d"], ["b"], ["c"]]
 
 
 def test_spread_takes_the_emptier_zone():

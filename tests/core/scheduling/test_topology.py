@@ -15,13 +15,13 @@ def read(*pods, nodes=(), pools=()):
 
 
 def rules(book, shape):
-    return book.rules(book.preference_levels(shape)[0])
+    return book.rules(book.preference_levels(shape.constraints)[0])
 
 
 def test_a_pod_without_rules_that_nothing_selects_is_free():
     book, (shape,) = read(labeled("new"))
     assert rules(book, shape).unconstrained
-    assert book.counted_by[shape] == []
+    assert book.counted_by[shape.constraints] == []
 
 
 def test_equal_rules_of_different_pods_share_one_count():
@@ -58,7 +58,7 @@ def test_anti_affinity_of_others_leaves_pods_it_does_not_select_alone():
 def test_a_pod_that_its_own_anti_affinity_selects_is_constrained_from_both_sides():
     book, (shape,) = read(labeled("new", spec=anti_affinity()))
     assert len(rules(book, shape).anti_affinity) == 2
-    assert len(book.counted_by[shape]) == 2
+    assert len(book.counted_by[shape.constraints]) == 2
 
 
 def test_affinity_says_whether_the_pod_matches_itself():

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from dovetail.core.scheduling.topology_counts import (
     AffinityCounts,
     AntiAffinityCounts,
+    HostPods,
+    HostSpreadCounts,
     Journal,
     SpreadCounts,
     TopologyCounts,
@@ -106,12 +108,32 @@ def test_with_fewer_domains_than_min_domains_the_smallest_count_is_zero(min_doma
     assert topology_counts.smallest_count() == least
 
 
+def host_spread(*pods, eligible=(True, True)):
+    """Counts of hostname spread on two nodes and a draft (number 2); `pods` are on all three, and the first counts."""
+    hosts = HostPods()
+    hosts.pods.update(dict.fromkeys(range(3), pods))
+    topology_counts = HostSpreadCounts(spread_counts(rows=(), key=HOSTNAME).rule, eligible, hosts)
+    topology_counts.selected.update(pods[:1])
+    return topology_counts, hosts
+
+
 def test_for_hostname_the_smallest_count_is_zero_since_a_new_node_is_possible():
-    topology_counts = spread_counts(rows=(), eligible=[True], key=HOSTNAME)
-    topology_counts.counts[0] = 1
+    topology_counts, _ = host_spread("web")
     assert topology_counts.smallest_count() == 0
     assert topology_counts.exceeds_skew(0, 1)
-    assert not topology_counts.exceeds_skew(1, 1)
+    assert not topology_counts.exceeds_skew(3, 1)
+
+
+def test_hostname_spread_counts_each_selected_pod_of_the_host():
+    topology_counts, _ = host_spread("web", "other", "web")
+    assert topology_counts.count(0) == 2
+
+
+def test_hostname_spread_counts_no_pod_on_a_host_that_is_not_eligible():
+    topology_counts, hosts = host_spread("web", eligible=(True, False))
+    assert [topology_counts.count(host) for host in range(3)] == [1, 0, 1]
+    hosts.draft_is_eligible = lambda _, number: number != 2
+    assert [topology_counts.count(host) for host in range(3)] == [1, 0, 0]
 
 
 def test_pods_on_nodes_that_are_not_eligible_do_not_count_and_their_domain_is_unknown():

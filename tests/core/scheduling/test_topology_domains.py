@@ -19,7 +19,7 @@ def allowed_domains(spec, *zones_of_others, app="web"):
     base = Problem(snapshot(nodes=nodes), [labeled("new", app=app, spec=spec)], [])
     ((_, shape),) = base.pods_to_reschedule
     book = Topology(base, [shape], respect_preferences=True)
-    return AllowedDomains(book.rules(book.preference_levels(shape)[0]))
+    return AllowedDomains(book.rules(book.preference_levels(shape.constraints)[0]))
 
 
 def allowed_nodes(found):

@@ -1,9 +1,9 @@
 """Keeps removal simulations from one pass to the next.
 
 A `RemovalSimulation` is expensive to build for a large cluster and cheap to update when pods moved or nodes left. The
-cache updates it while only that has changed since the last pass, and builds a new one otherwise. Pods that wait for a
-node take room in the simulation, so while there are any, a simulation is built for that pass alone; the kept one is
-updated again afterwards.
+cache updates it while only that has changed since the last pass, and labels of nodes that nothing reads; otherwise it
+builds a new one. Pods that wait for a node take room in the simulation, so while there are any, a simulation is built
+for that pass alone; the kept one is updated again afterwards.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class SimulationCache:
     """What one pass leaves to the next: removal simulations, the pods of each node by shape, the facts of each node.
 
     There is one simulation for consolidation and one for everything else; both share one if their inputs are the same.
-    All keys are values: names, and the fields that `_differ_only_in_nodes` and `_differ_only_in_pods` compare.
+    All keys are values: names, and the fields that `_differ_only_in_nodes` and `_node_changes` compare.
     Snapshots and nodes are immutable, so the same object is taken for the same value without comparing it. An updated
     pass over 10,000 nodes takes a fraction of a new one (docs/concepts/caches.md has the figures).
     """
@@ -111,7 +111,7 @@ class NodeChanges:
 
 
 def _node_changes(before: SimulationInputs, after: SimulationInputs) -> NodeChanges | None:
-    """Nodes that were removed, and nodes whose pods changed; None if the simulation cannot be updated."""
+    """Nodes that were removed, and nodes whose pods or labels changed; None if the simulation cannot be updated."""
     toggled = before.closed ^ after.closed
     old_nodes = {node.name: node for node in before.snapshot.nodes}
     changes = NodeChanges([], [])
@@ -123,9 +123,9 @@ def _node_changes(before: SimulationInputs, after: SimulationInputs) -> NodeChan
             return None
         if new.leaving:
             changes.removed.append(old)
-        elif not _differ_only_in_pods(old, new):
+        elif not _differ_only_in_pods_and_labels(old, new):
             return None
-        elif old.pods != new.pods or new.name in toggled:
+        elif old.pods != new.pods or old.labels != new.labels or new.name in toggled:
             changes.changed.append(new)
     changes.removed.extend(old for old in old_nodes.values() if not old.leaving)
     return changes if all(old.launched for old in changes.removed) else None
@@ -157,15 +157,14 @@ def _differ_only_in_nodes(before: SimulationInputs, after: SimulationInputs) -> 
     )
 
 
-def _differ_only_in_pods(before: ClusterNode, after: ClusterNode) -> bool:
-    """Whether nothing but its pods changed, of what scheduling and the limits of its NodePool depend on."""
+def _differ_only_in_pods_and_labels(before: ClusterNode, after: ClusterNode) -> bool:
+    """Whether nothing else changed, of what scheduling and the limits of its NodePool depend on."""
     return (
         before.launched
         and after.launched
         and before.managed == after.managed
         and before.initialized == after.initialized
         and before.leaving == after.leaving
-        and before.labels == after.labels
         and before.all_taints == after.all_taints
         and before.allocatable == after.allocatable
         and before.capacity == after.capacity

@@ -78,5 +78,6 @@ def choose_nodes(problem: Problem, drafts: Sequence[Draft], *, respect_preferenc
 
 def only_level(problem: Problem, respect_preferences: bool, shape: PodShape) -> PreferenceLevel | None:
     """The only preference level of a shape that taints, labels and size alone constrain; None for others."""
-    levels = shape.preference_levels(respect_preferences=respect_preferences, soft_taints=problem.soft_taints)
-    return decided_by_size(shape, levels)
+    constraints, soft_taints = shape.constraints, problem.soft_taints
+    levels = constraints.preference_levels(respect_preferences=respect_preferences, soft_taints=soft_taints)
+    return decided_by_size(constraints, levels)

@@ -14,6 +14,7 @@ import msgspec
 from dovetail.core.scheduling.existing_nodes import hard
 from dovetail.core.scheduling.host_ports import HostPort, host_ports
 from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives
+from dovetail.model.cached import lazy
 from dovetail.model.cluster_objects import DaemonSet
 from dovetail.model.pod import PodSpec, spec_requests
 from dovetail.model.requirements import Requirements
@@ -49,12 +50,23 @@ class RunningDaemons:
     overhead: Resources
     ports: tuple[HostPort, ...]
 
+    @lazy
+    def value(self) -> object:
+        """Both as a value that can be a key."""
+        return tuple(sorted((name, amount.nano) for name, amount in self.overhead.items())), self.ports
+
 
 @dataclass(frozen=True)
 class Daemons:
     """The DaemonSets of the cluster."""
 
     each: tuple[Daemon, ...]
+
+    @lazy
+    def labels_read(self) -> tuple[str, ...]:
+        """The node labels that decide which of them run on a node."""
+        alternatives = (alternative for daemon in self.each for alternative in daemon.alternatives)
+        return tuple(sorted({expression.key for alternative in alternatives for expression in alternative.expressions}))
 
     def running_on(self, node: Requirements, taints: Iterable[Taint], defined: frozenset[str]) -> RunningDaemons:
         """The daemon pods of a node with these requirements and taints; PreferNoSchedule does not exclude them."""

@@ -120,7 +120,9 @@ class DrainSimulation:
 
     def _uncount(self, shape: PodShape, row: int) -> None:
         self._solver_state.uncount(
-            shape, row, [t for t in self._solver_state.topology.counted_by[shape] if t not in self._taint_aware]
+            shape,
+            row,
+            [t for t in self._solver_state.topology.counted_by[shape.constraints] if t not in self._taint_aware],
         )
 
     def _place(self, pod: Pod, shape: PodShape) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.core.scheduling.node_affinity import NODE_NAME, Alternative
-from dovetail.model.labels import HOSTNAME
+from dovetail.model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.requirements import NORMALIZED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, Toleration, untolerated
@@ -27,6 +27,10 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
     for key in sorted(set(NORMALIZED_LABELS.values()))
 }
 """For each label that has deprecated keys, all its keys, the current one first."""
+
+
+PRICE_LABELS = (NODEPOOL, INSTANCE_TYPE, ZONE, CAPACITY_TYPE)
+"""The labels by which a node's offering is found in the catalog."""
 
 
 class Labels:
@@ -85,7 +89,7 @@ class ExistingNodes:
         return len(self.nodes)
 
     def replace(self, row: int, node: ClusterNode) -> None:
-        """Replace the node of a row by the same node with other pods."""
+        """Replace the node of a row by the same node with other pods, or other values of labels that were not read."""
         self.nodes = (*self.nodes[:row], node, *self.nodes[row + 1 :])
 
     @property
@@ -98,6 +102,14 @@ class ExistingNodes:
         if key not in self._labels:
             self._labels[key] = Labels(key, self.nodes)
         return self._labels[key]
+
+    def same_labels(self, row: int, after: ClusterNode) -> bool:
+        """Whether a node has the same values of all labels that were read so far, and of those that decide its price.
+
+        A label that is read later is read from the nodes as they are then.
+        """
+        before = self.nodes[row]
+        return all(_label(before, key) == _label(after, key) for key in {*self._labels, *PRICE_LABELS})
 
     def meeting(self, alternatives: tuple[Alternative, ...]) -> Mask:
         """The rows that match some alternative; a NodeClaim that is not launched must match whatever it becomes."""

@@ -9,8 +9,8 @@ skipped thousands at a time with `&` and `~`. The lowest set bit, `bits & -bits`
 draft is in exactly one set, that of its current number of pods and options.
 
 Two shortcuts rely on the fact that within a run nodes only fill up and drafts only narrow. `_start` has, for each array
-of candidate rows, the position of the first row that is not full. `_refused` has, for each preference level, the set
-of drafts that can never accept a pod of that level again.
+of candidate rows, the position of the first row that is not full. `_refused` has, for each preference level and need,
+the set of drafts that can never accept a pod of that level and need again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,9 @@ from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.purchasable import Purchasable
+from dovetail.core.scheduling.resource_vector import Need, fits
 from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.core.scheduling.topology_counts import HostSpreadCounts
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
 
@@ -83,14 +85,14 @@ class PodPlacer:
         self._purchasable = purchasable
         self._start: dict[int, int] = {}  # by id of a candidate array: the first position to try
         self._draft_queue = DraftQueue()
-        self._refused: dict[PreferenceLevel, int] = {}  # the drafts that never accept it, one bit each
+        self._refused: dict[tuple[PreferenceLevel, Need], int] = {}  # the drafts that never accept it, one bit each
         self._collected: list[tuple[Pod, PodShape]] = []
 
     def place(self, pod: Pod, shape: PodShape) -> int | Draft | None:
         """Place a pod; returns the row of its existing node, its draft, or None if nothing accepts it."""
         if shape.volumes.problem:
             return None
-        preference_levels = self.solver_state.topology.preference_levels(shape)
+        preference_levels = self.solver_state.topology.preference_levels(shape.constraints)
         for level in preference_levels:
             attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
             row = self._find_existing_node(attempt)
@@ -108,7 +110,7 @@ class PodPlacer:
         """Place a pod on the first existing node that meets its requirements, without preferences; its row, or None."""
         if shape.volumes.problem:
             return None
-        level = self.solver_state.topology.preference_levels(shape)[-1]
+        level = self.solver_state.topology.preference_levels(shape.constraints)[-1]
         row = self._find_existing_node(Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level))))
         if row is not None:
             self.solver_state.place(shape, row)
@@ -118,22 +120,33 @@ class PodPlacer:
 
     def _find_existing_node(self, attempt: Attempt) -> int | None:
         shape, allowance = attempt.shape, attempt.allowance
-        solver_state = self.solver_state
-        candidates = solver_state.problem.candidates(shape, attempt.level)
-        known, free, removed = id(candidates), solver_state.free, solver_state.removed
+        candidates = self.solver_state.problem.candidates(shape, attempt.level)
         simple, ruled = not (shape.ports or shape.volumes.attachments), not allowance.rules.unconstrained
-        full = True
-        for position in range(self._start.get(known, 0), len(candidates)):
-            row = candidates[position]
-            left = free.get(row)  # None: the row is unchanged, and a candidate row has enough free
-            if row in removed or (left is not None and not _holds(left, shape)):
-                if full:  # nodes only fill up: later pods with this need start here
-                    self._start[known] = position + 1
-                continue
-            full = False
+        for row in self.rows_with_room(candidates, shape):
             if (simple or self.accepts_ports_and_volumes(shape, row)) and not (ruled and allowance.reason_on_row(row)):
                 return row
         return None
+
+    def rows_with_room(self, candidates: Sequence[int], shape: PodShape) -> Iterator[int]:
+        """The candidate rows that have room for a pod now, in order.
+
+        Nodes only fill up: rows at the front that no longer hold the least need of the size class are skipped for the
+        rest of the run.
+        """
+        free, before = self.solver_state.free, self.solver_state.problem.free
+        removed, known = self.solver_state.removed, id(candidates)
+        need, least = shape.need, shape.least
+        full = True
+        for position in range(self._start.get(known, 0), len(candidates)):
+            row = candidates[position]
+            left = free.get(row)  # None: the row is unchanged, and holds at least the least need
+            if row in removed or (left is not None and not fits(left, least)):
+                if full:
+                    self._start[known] = position + 1
+                continue
+            full = False
+            if fits(before[row] if left is None else left, need):
+                yield row
 
     def accepts_ports_and_volumes(self, shape: PodShape, row: int) -> bool:
         """Whether the pod's host ports are free on a row and its volumes can be attached."""
@@ -155,11 +168,13 @@ class PodPlacer:
     # -- drafts
 
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
-        level, rules = attempt.level, attempt.allowance.rules
-        refused = self._refused.get(level, 0)
+        rules, kind = attempt.allowance.rules, (attempt.level, attempt.shape.need)
+        refused = self._refused.get(kind, 0)
         anti_affinity = [topology_counts.counts for topology_counts in rules.anti_affinity if topology_counts.by_host]
         spread = [
-            (topology_counts, self_match) for topology_counts, self_match in rules.spread if topology_counts.by_host
+            (topology_counts, self_match)
+            for topology_counts, self_match in rules.spread
+            if isinstance(topology_counts, HostSpreadCounts)
         ]
         for position in self._draft_queue.each(refused, lambda options: never_accepts(options, attempt)):
             draft = self.solver_state.drafts[position]
@@ -171,12 +186,12 @@ class PodPlacer:
                 continue
             step = self.draft_fit.step(draft, attempt)
             if isinstance(step, DraftStep):
-                self._refused[level] = refused
+                self._refused[kind] = refused
                 self._take(position, [(pod, attempt.shape)], step)
                 return draft
             if rules.unconstrained:
                 refused |= 1 << position  # a draft only narrows, so this is final
-        self._refused[level] = refused
+        self._refused[kind] = refused
         return self._open(pod, attempt)
 
     def _take(self, position: int, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
@@ -231,8 +246,9 @@ class PodPlacer:
 
         A pod with preferences or topology rules is never proposed: no draft is opened.
         """
-        rules, levels = self.solver_state.topology.rules, self.solver_state.topology.preference_levels
-        if any(len(levels(shape)) > 1 or not rules(levels(shape)[0]).unconstrained for _, shape in pods):
+        rules, levels_of = self.solver_state.topology.rules, self.solver_state.topology.preference_levels
+        levels = [levels_of(constraints) for constraints in {shape.constraints for _, shape in pods}]
+        if any(len(each) > 1 or not rules(each[0]).unconstrained for each in levels):
             return False
         draft = self.new_draft(type_table)
         step = None if isinstance(draft, str) else self.step_together(draft, pods)
@@ -252,7 +268,7 @@ class PodPlacer:
             if shape is seen:
                 continue
             seen = shape
-            (level,) = self.solver_state.topology.preference_levels(shape)
+            (level,) = self.solver_state.topology.preference_levels(shape.constraints)
             if self.draft_fit.untolerated(level, options.type_table):
                 return None
             narrowed = options.narrow(level.alternatives[0])
@@ -279,10 +295,3 @@ class PodPlacer:
             return root
         number = len(self.solver_state.problem.existing_nodes) + len(self.solver_state.drafts)
         return Draft(number, root, self._empty_total(), self._below if below is None else below)
-
-
-def _holds(left: Sequence[int], shape: PodShape) -> bool:
-    for column, amount in shape.need:  # noqa: SIM110 - twice as fast as all(), in the innermost loop
-        if left[column] < amount:
-            return False
-    return True

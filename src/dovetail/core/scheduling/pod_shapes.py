@@ -1,11 +1,13 @@
 """Pod shapes: pods that are equal to the scheduler share one shape; and an index of the pods of each node with shapes.
 
-A shape is made from the pod spec, the namespace, and the values of those labels that some selector in the cluster
-reads. Requests, ports, volumes, rules and candidate rows are computed once for each shape. Shapes compare by
-identity.
+A shape is a set of constraints, a priority and requests. Constraints are made from the pod spec without its requests,
+the namespace, and the values of those labels that some selector in the cluster reads. Ports, volumes and topology rules
+are computed once for each set of constraints, so that pods which differ only in their requests share them. Both compare
+by identity.
 
 `PodShapes` looks a pod up by the ids of the parts of its spec, which pods of one workload share in memory, and if that
-fails by content. It keeps the pods and labels whose ids are keys, so that an id cannot be reused for another object.
+fails by content. It keeps the specs, pods and labels whose ids are keys, so that an id cannot be reused for another
+object.
 
 `PodIndex` keeps the pods of each node from one problem to the next, by node name; an entry is valid for an equal node.
 It starts again when a selector reads a new label, a pod requests a new resource, or namespaces or storage change.
@@ -19,7 +21,7 @@ import msgspec
 
 from dovetail.core.scheduling.host_ports import HostPort, host_ports
 from dovetail.core.scheduling.preferences import PreferenceLevel, read_preference_levels, required_anti_terms
-from dovetail.core.scheduling.resource_vector import ResourceUnits
+from dovetail.core.scheduling.resource_vector import Need, ResourceUnits
 from dovetail.core.scheduling.topology_rules import Owner, Term
 from dovetail.core.scheduling.volumes import NO_VOLUMES, VolumeNeeds, volume_needs
 from dovetail.model.kube_object import LabelSelector
@@ -29,23 +31,17 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.storage import Storage
 
 
-class PodShape:
-    """A set of pods that are equal to the scheduler. Compared by identity; made by `PodShapes`."""
+class PodConstraints:
+    """What decides where a pod may run, apart from its requests. Compared by identity; made by `PodShapes`."""
 
-    def __init__(self, owner: Owner, volumes: VolumeNeeds) -> None:
+    def __init__(self, owner: Owner, ports: tuple[HostPort, ...], volumes: VolumeNeeds) -> None:
         self.owner = owner
         self.namespace = owner.namespace
         self.labels = owner.labels
         self.volumes = volumes
-        self.ports: tuple[HostPort, ...] = host_ports(owner.spec)
-        self.requests: Resources = spec_requests(owner.spec)
-        self.rank = (
-            -owner.spec.priority,
-            -self.requests.get(CPU, ZERO).milli,
-            -self.requests.get(MEMORY, ZERO).units,
-        )
+        self.ports = ports
         self.required_anti_affinity: tuple[Term, ...] = required_anti_terms(owner)
-        self.need: tuple[tuple[int, int], ...] = ()
+        self.shapes: dict[object, PodShape] = {}  # by priority and requests
         self._levels: dict[tuple[bool, bool], tuple[PreferenceLevel, ...]] = {}
 
     def preference_levels(self, *, respect_preferences: bool, soft_taints: bool) -> tuple[PreferenceLevel, ...]:
@@ -58,8 +54,40 @@ class PodShape:
         return self._levels[key]
 
 
+class PodShape:
+    """Pods with the same constraints, priority and requests. Compared by identity; made by `PodShapes`.
+
+    `need` and `least` (its size class, see `resource_vector`) are set by the problem, which has the columns.
+    """
+
+    __slots__ = ("constraints", "least", "need", "ports", "rank", "requests", "volumes")
+
+    def __init__(self, constraints: PodConstraints, priority: int, requests: Resources) -> None:
+        self.constraints = constraints
+        self.ports = constraints.ports
+        self.volumes = constraints.volumes
+        self.requests = requests
+        self.rank = (-priority, -requests.get(CPU, ZERO).milli, -requests.get(MEMORY, ZERO).units)
+        self.need: Need = ()
+        self.least: Need = ()
+
+    def measure(self, units: ResourceUnits) -> None:
+        """Set `need` and `least` in these columns."""
+        self.need = units.need(self.requests)
+        self.least = units.least(self.need)
+
+
 Namespaces = Mapping[str, Mapping[str, str]]
 """The labels of each namespace."""
+
+
+class ContainersRead(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What is read from the containers of a pod spec. `amounts` are the requests as a value that can be a key."""
+
+    spec: PodSpec  # keeps the ids of its parts from being reused
+    requests: Resources
+    ports: tuple[HostPort, ...]
+    amounts: tuple[tuple[str, ...], tuple[int, ...]]
 
 
 class PodShapes:
@@ -69,13 +97,39 @@ class PodShapes:
         self._namespaces = namespaces
         self._storage = storage
         self._label_keys = tuple(sorted({*label_keys}))
-        self._by_content: dict[object, PodShape] = {}
-        self._by_identity: dict[object, tuple[PodShape, Pod]] = {}
+        self._by_content: dict[object, PodConstraints] = {}
+        self._by_identity: dict[object, tuple[PodConstraints, Pod]] = {}
+        self._containers: dict[object, ContainersRead] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}  # equal names of resources are one object
         self._label_values: dict[int, tuple[str | None, ...]] = {}
         self._kept_labels: list[Mapping[str, str]] = []
 
     def of(self, pod: Pod) -> PodShape:
         """The shape of `pod`; the node it is bound to does not count."""
+        read = self._read_containers(pod.spec)
+        constraints = self._constraints(pod, read.ports)
+        key = (pod.spec.priority, read.amounts)
+        shape = constraints.shapes.get(key)
+        if shape is None:
+            shape = constraints.shapes[key] = PodShape(constraints, pod.spec.priority, read.requests)
+        return shape
+
+    def _read_containers(self, spec: PodSpec) -> ContainersRead:
+        """Requests and ports. Pods of a workload share the parts of their spec: parts that are one object are equal."""
+        simple = not (spec.init_containers or spec.overhead or spec.resources)
+        identity: object = id(spec.containers)
+        if not simple:
+            identity = (identity, id(spec.init_containers), id(spec.overhead), id(spec.resources))
+        read = self._containers.get(identity)
+        if read is None:
+            requests = spec_requests(spec)
+            names = tuple(sorted(requests))
+            names = self._names.setdefault(names, names)
+            amounts = names, tuple([requests[name].nano for name in names])
+            read = self._containers[identity] = ContainersRead(spec, requests, host_ports(spec), amounts)
+        return read
+
+    def _constraints(self, pod: Pod, ports: tuple[HostPort, ...]) -> PodConstraints:
         spec, labels = pod.spec, pod.metadata.labels
         seen = self._label_values.get(id(labels))
         if seen is None:
@@ -84,26 +138,22 @@ class PodShapes:
             self._kept_labels.append(labels)  # keeps the id of this mapping from being reused
         # A fast path before `_by_equality`, which compares values: pods of a workload share the parts of their spec.
         # Parts that are the same objects are equal, because specs are never edited in place; equal parts that are
-        # different objects are found by value. It names every field that a shape is made from.
+        # different objects are found by value. It names every field that constraints are made from.
         identity = (
-            id(spec.containers),
             id(spec.affinity),
             id(spec.tolerations),
             id(spec.topology_spread_constraints) if spec.topology_spread_constraints else 0,
             id(spec.node_selector) if spec.node_selector else 0,
-            id(spec.init_containers) if spec.init_containers else 0,
             id(spec.volumes) if spec.volumes else 0,
-            id(spec.overhead) if spec.overhead else 0,
-            id(spec.resources),
-            spec.priority,
             pod.metadata.namespace,
             pod.metadata.name if spec.volumes else "",
             seen,
+            ports,
         )
         found = self._by_identity.get(identity)
         if found is None:
-            # The pod is kept with its shape, which keeps all ids above from being reused.
-            found = self._by_identity[identity] = (self._by_equality(pod, seen), pod)
+            # The pod is kept with its constraints, which keeps all ids above from being reused.
+            found = self._by_identity[identity] = (self._by_equality(pod, seen, ports), pod)
         return found[0]
 
     def has_inputs(self, snapshot: Snapshot, label_keys: Iterable[str]) -> bool:
@@ -117,7 +167,7 @@ class PodShapes:
     @property
     def remembered(self) -> int:
         """About how many pods it remembers, including pods that no longer exist."""
-        return len(self._kept_labels)
+        return max(len(self._kept_labels), len(self._containers))
 
     def empty_copy(self) -> "PodShapes":
         """A new object with the same inputs and without shapes."""
@@ -127,18 +177,20 @@ class PodShapes:
         """Whether the selectors of `pod` read only labels that were known when the first shape was made."""
         return relevant_label_keys([pod]) <= {*self._label_keys}
 
-    def _by_equality(self, pod: Pod, seen: tuple[str | None, ...]) -> PodShape:
-        spec = msgspec.structs.replace(pod.spec, node_name="")
+    def _by_equality(self, pod: Pod, seen: tuple[str | None, ...], ports: tuple[HostPort, ...]) -> PodConstraints:
+        spec = msgspec.structs.replace(
+            pod.spec, node_name="", containers=(), init_containers=(), overhead={}, resources=None, priority=0
+        )
         ephemeral = any(volume.ephemeral is not None for volume in spec.volumes)
         name = pod.metadata.name if ephemeral else ""
-        key = (msgspec.json.encode(spec, enc_hook=str), pod.metadata.namespace, name, seen)
-        shape = self._by_content.get(key)
-        if shape is None:
+        key = (msgspec.json.encode(spec, enc_hook=str), pod.metadata.namespace, name, seen, ports)
+        constraints = self._by_content.get(key)
+        if constraints is None:
             labels = {label: value for label, value in zip(self._label_keys, seen, strict=False) if value is not None}
             volumes = volume_needs(pod.key, spec, self._storage) if spec.volumes else NO_VOLUMES
             owner = Owner(pod.metadata.namespace, labels, spec, self._namespaces)
-            shape = self._by_content[key] = PodShape(owner, volumes)
-        return shape
+            constraints = self._by_content[key] = PodConstraints(owner, ports, volumes)
+        return constraints
 
 
 def relevant_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
@@ -261,7 +313,10 @@ class PodIndex:
     def with_resources(self, node_pods: NodePods, names: set[str]) -> NodePods:
         """`node_pods` if it has columns for these resources; otherwise an empty one that has."""
         if not names <= node_pods.units.column.keys():
-            self._latest = node_pods = NodePods(node_pods.shapes.empty_copy(), ResourceUnits(names))
+            if node_pods.units.names:
+                node_pods = NodePods(node_pods.shapes.empty_copy(), ResourceUnits(names))
+            node_pods.units = ResourceUnits(names)  # of new ones: nothing was measured in columns yet
+            self._latest = node_pods
         return node_pods
 
     def _keys_read_on(self, node: ClusterNode) -> frozenset[str]:

@@ -1,9 +1,9 @@
 """The problem: a snapshot in the form that the solver computes with.
 
 Existing nodes are rows and resources are columns, so free resources are a matrix of int64, and whether a pod fits is
-a comparison of integers. Pods are grouped by shape. For each distinct need and requirement there is an ascending
-array of candidate rows: labels and taints match, and the pod fitted when the problem was built. NodePools are
-instance type tables.
+a comparison of integers. Pods are grouped by shape. For each distinct size class and requirement there is an ascending
+array of candidate rows: labels and taints match, and the least need of the size class fitted when the problem was
+built. NodePools are instance type tables.
 
 Invariants: a run never changes the problem (`solver_state` holds its changes). During a run rows only fill up, so a
 row that is not a candidate never becomes one. A row that is overdrawn in any resource has -1 of all of them and takes
@@ -16,7 +16,7 @@ resources), and O(nodes) for each distinct requirement.
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 
@@ -29,14 +29,14 @@ from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.core.scheduling.nodepool_limits import RemainingLimits
 from dovetail.core.scheduling.pod_shapes import NodePods, PodIndex, PodShape, left_of
 from dovetail.core.scheduling.preferences import PreferenceLevel
-from dovetail.core.scheduling.resource_vector import Need
+from dovetail.core.scheduling.resource_vector import Need, fits
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Toleration, untolerated
 
 CandidateKey = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
-"""What decides the candidate rows: tolerations, soft taints tolerated, node alternatives, volume alternatives, need."""
+"""What decides the candidate rows: tolerations, soft taints tolerated, node and volume alternatives, size class."""
 
 
 class Problem:
@@ -73,7 +73,7 @@ class Problem:
             taint.effect == PREFER_NO_SCHEDULE for pool in pools for taint in pool.spec.template.spec.taints
         )
         self._candidates: dict[CandidateKey, array[int]] = {}
-        self._candidates_by_level: dict[PreferenceLevel, array[int]] = {}
+        self._candidates_by_level: dict[tuple[PreferenceLevel, Need], array[int]] = {}
         self._groups: dict[CandidateKey, int] = {}
         self._roots = {type_table: root_options(type_table) for type_table in self.type_tables}
 
@@ -87,7 +87,8 @@ class Problem:
             nominated = self._assign_shapes(pods_to_reschedule, unbound, with_columns)
         self.units = with_columns.units
         for shape in self.all_shapes:
-            shape.need = self.units.need(shape.requests)
+            if not shape.need:
+                shape.measure(self.units)
         return nominated
 
     def _assign_shapes(
@@ -101,6 +102,7 @@ class Problem:
         self.all_shapes = tuple(
             dict.fromkeys([shape for _, shape in chain(self.pods_to_reschedule, *self.bound_pods, nominated)])
         )
+        self.all_constraints = tuple(dict.fromkeys([shape.constraints for shape in self.all_shapes]))
         return nominated
 
     def _bound_pods(self, node: ClusterNode) -> list[tuple[Pod, PodShape]]:
@@ -178,7 +180,7 @@ class Problem:
         return fits
 
     def _ports(self) -> dict[int, frozenset[HostPort]]:
-        if not any(shape.ports for shape in self.all_shapes):
+        if not any(constraints.ports for constraints in self.all_constraints):
             return {}
         return {row: ports for row in range(len(self.existing_nodes)) if (ports := self.ports_on(row))}
 
@@ -187,7 +189,7 @@ class Problem:
         return frozenset(port for _, shape in self.bound_pods[row] for port in shape.ports)
 
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
-        if not any(shape.volumes.attachments for shape in self.all_shapes):
+        if not any(constraints.volumes.attachments for constraints in self.all_constraints):
             return {}
         return {row: used for row in range(len(self.existing_nodes)) if (used := self.attached_on(row))}
 
@@ -214,24 +216,30 @@ class Problem:
         )
 
     def candidates(self, shape: PodShape, level: PreferenceLevel) -> Sequence[int]:
-        """The candidate rows of a pod, ascending: taints and labels match, and it fits on the node as it is now."""
-        found = self._candidates_by_level.get(level)
+        """The candidate rows of a pod, ascending: taints and labels match, and the least of its size class fits now."""
+        key = (level, shape.least)
+        found = self._candidates_by_level.get(key)
         if found is None:
-            found = self._candidates_by_level[level] = self._find_candidates(shape, level)
+            found = self._candidates_by_level[key] = self._find_candidates(shape, level)
         return found
 
+    def fitting_rows(self, shape: PodShape, level: PreferenceLevel, most: int) -> Sequence[int]:
+        """The first candidate rows on which a pod fits now, at most so many."""
+        free, need = self.free, shape.need
+        return tuple(islice((row for row in self.candidates(shape, level) if fits(free[row], need)), most))
+
     def candidate_group(self, shape: PodShape, level: PreferenceLevel) -> int:
-        """The number of the array of `candidates`: equal for pods that match the same rows and need the same."""
+        """The number of the array of `candidates`: equal for pods that match the same rows and are of a size class."""
         self.candidates(shape, level)
         return self._groups[_candidate_key(shape, level)]
 
     def _find_candidates(self, shape: PodShape, level: PreferenceLevel) -> "array[int]":
-        """Shapes with equal keys share one array: there may be thousands of shapes, and an array has up to O(nodes)."""
+        """Shapes with equal keys share one array: every pod may have a shape, and an array has up to O(nodes)."""
         key = _candidate_key(shape, level)
         found = self._candidates.get(key)
         if found is None:
             rows = self.matching_rows(shape, level)
-            for column, amount in shape.need:
+            for column, amount in shape.least:
                 rows = rows & (self.free_matrix[:, column] >= amount)
             found = self._candidates[key] = array("i", np.flatnonzero(rows).astype(np.intc).tobytes())
             self._groups[key] = len(self._groups)
@@ -246,17 +254,18 @@ class Problem:
         self.existing_nodes.replace(row, node)
         self.bound_pods[row] = self._bound_pods(node)
         for _, shape in self.bound_pods[row]:
-            shape.need = shape.need or self.units.need(shape.requests)
+            if not shape.need:
+                shape.measure(self.units)
         self.free[row] = [-1] * len(before) if gone else self._none_if_overdrawn(self._free_on(row))
         self.free_matrix[row] = self.free[row]
         for key, found in self._candidates.items():
-            had, has = (_fits(free, key[-1]) for free in (before, self.free[row]))
+            had, has = (fits(free, key[-1]) for free in (before, self.free[row]))
             if had is not has and self._row_matches(row, key):
                 _update_rows(row, found, present=has)
 
-    def has_columns_for(self, pod: Pod, shape: PodShape) -> bool:
-        """Whether every resource that a shape requests has a column, and every label its selectors read was known."""
-        return all(name in self.units.column for name in shape.requests) and self.shapes.covers_selectors_of(pod)
+    def has_columns_for(self, shape: PodShape) -> bool:
+        """Whether every resource that a shape requests has a column."""
+        return all(name in self.units.column for name in shape.requests)
 
     def _row_matches(self, row: int, key: CandidateKey) -> bool:
         tolerations, soft, alternatives, on_existing_nodes, _ = key
@@ -273,11 +282,7 @@ class Problem:
 
 
 def _candidate_key(shape: PodShape, level: PreferenceLevel) -> CandidateKey:
-    return level.tolerations, level.soft, level.alternatives, shape.volumes.on_existing_nodes, shape.need
-
-
-def _fits(free: Sequence[int], need: Need) -> bool:
-    return all(free[column] >= amount for column, amount in need)
+    return level.tolerations, level.soft, level.alternatives, shape.volumes.on_existing_nodes, shape.least
 
 
 def _update_rows(row: int, found: "array[int]", *, present: bool) -> None:

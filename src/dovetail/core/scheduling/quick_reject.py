@@ -18,6 +18,7 @@ from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.purchasable import PurchaseTerms
 from dovetail.core.scheduling.removal import Entry, PodsToReschedule
 from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.model.labels import NODEPOOL
 from dovetail.model.pod import Pod
 
 MAX_CANDIDATE_ROWS = 2
@@ -31,7 +32,13 @@ class QuickReject:
         self._solver_state = solver_state
         self._problem = solver_state.problem
         self._draft_fit: DraftFit = solver_state.draft_fit
-        self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}  # last level, candidate rows
+        self._different_tables = tuple({each.offer: each for each in reversed(self._problem.type_tables)}.values())
+        self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
+        """By shape: the last level, and the first candidate rows on which it fits, one more than matter."""
+
+    def clear(self) -> None:
+        """Forget the candidate rows, because the problem changed."""
+        self._rows_by_shape.clear()
 
     def find_blocker(self, row: int, pods: PodsToReschedule, purchase: PurchaseTerms) -> Pod | None:
         """A pod of the queue that blocks the removal of a row, or None if only a simulation can tell.
@@ -62,7 +69,7 @@ class QuickReject:
     def _count_fitting(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
         """How many of these pods, in order, one node that may be launched holds."""
         most = 0
-        for type_table in self._problem.type_tables if purchase.below is not None else ():
+        for type_table in self._tables(entries, purchase):
             most = max(most, self._count_held(type_table, entries, purchase))
             if most == len(entries):
                 break
@@ -137,15 +144,25 @@ class QuickReject:
 
     def _any_table_holds(self, without_row: Sequence[Entry], total: list[int], purchase: PurchaseTerms) -> bool:
         """Whether some node that may be launched holds the total."""
-        type_tables = self._problem.type_tables if purchase.below is not None else ()
-        return any(self._table_holds(type_table, without_row, total, purchase) for type_table in type_tables)
+        tables = self._tables(without_row, purchase)
+        return any(self._table_holds(type_table, without_row, total, purchase) for type_table in tables)
+
+    def _tables(self, entries: Iterable[Entry], purchase: PurchaseTerms) -> Sequence[InstanceTypeTable]:
+        """The NodePools that may launch the new node. Of those that offer the same to these pods, one is enough."""
+        if purchase.below is None:
+            return ()
+        limited = bool(self._problem.limits.remaining)
+        if limited or any(_names_nodepool(self._rows_by_shape[shape][0]) for _, shape in entries):
+            return self._problem.type_tables
+        return self._different_tables
 
     def candidate_rows(self, shape: PodShape) -> Sequence[int]:
-        """The candidate rows of a pod without its preferences."""
+        """The first candidate rows of a pod without its preferences, as many as matter."""
         known = self._rows_by_shape.get(shape)
         if known is None:
-            level = self._solver_state.topology.preference_levels(shape)[-1]
-            known = self._rows_by_shape[shape] = level, self._problem.candidates(shape, level)
+            level = self._solver_state.topology.preference_levels(shape.constraints)[-1]
+            rows = self._problem.fitting_rows(shape, level, MAX_CANDIDATE_ROWS + 1)
+            known = self._rows_by_shape[shape] = level, rows
         return known[1]
 
     def _table_holds(
@@ -157,3 +174,8 @@ class QuickReject:
             if shape is not seen:
                 seen, options = shape, self._narrowed(type_table, options, self._rows_by_shape[shape][0])
         return not isinstance(options, str) and options.first(least, purchase.below or 0.0) >= 0
+
+
+def _names_nodepool(level: PreferenceLevel) -> bool:
+    """Whether a pod with this level accepts some NodePools and not others by their name."""
+    return any(each.key == NODEPOOL for alternative in level.alternatives for each in alternative.expressions)

@@ -15,7 +15,6 @@ from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import UNLIMITED
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
-from dovetail.core.scheduling.resource_vector import Need
 from dovetail.core.scheduling.topology_counts import SpreadCounts
 from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
@@ -42,7 +41,7 @@ class PlainRun(msgspec.Struct, frozen=True, eq=False, gc=False):
 
     candidates: Sequence[int]
     group: int  # the number of `candidates` in the problem
-    need: Need
+    shape: PodShape  # of the first pod; all need the same
     entries: Queue
 
 

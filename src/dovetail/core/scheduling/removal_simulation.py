@@ -16,7 +16,8 @@ import msgspec
 
 from dovetail.core.scheduling.drain_simulation import DrainSimulation, EvictionPermits
 from dovetail.core.scheduling.placement import PodPlacer
-from dovetail.core.scheduling.pod_shapes import PodIndex, PodShape
+from dovetail.core.scheduling.pod_shapes import PodConstraints, PodIndex, PodShape
+from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.purchasable import Purchasable, PurchaseTerms
 from dovetail.core.scheduling.quick_reject import QuickReject
@@ -78,9 +79,11 @@ class RemovalSimulation:
         self._solver_state = SolverState(self._problem, self._topology)
         self._purchasable = Purchasable(self._problem)
         self._quick_reject = QuickReject(self._solver_state)
-        self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
-        self._has_rules = {shape: not self._free(shape) for shape in shapes}
-        self._plain = {shape: plain_level(self._solver_state, shape) for shape in shapes}
+        self._spreads: dict[PodConstraints, tuple[SpreadCounts, ...]] = {}
+        self._has_rules: dict[PodConstraints, bool] = {}
+        self._plain: dict[PodConstraints, PreferenceLevel | None] = {}
+        for constraints in dict.fromkeys(shape.constraints for shape in shapes):
+            self._read(constraints)
         self._plain_runs = PlainRuns(self._problem, self._plain)
         self._queues: dict[int, PodsToReschedule] = {}  # by row: its pods in the order they are placed
         self._prices: dict[int, float | None] = {}
@@ -104,12 +107,13 @@ class RemovalSimulation:
         """The name of the node of a row."""
         return self._problem.existing_nodes.nodes[row].name
 
-    def _spreads_of(self, shape: PodShape) -> tuple[SpreadCounts, ...]:
-        rules = (self._topology.rules(level) for level in self._topology.preference_levels(shape))
-        return tuple(dict.fromkeys(topology_counts for each in rules for topology_counts, _ in each.spread))
-
-    def _free(self, shape: PodShape) -> bool:
-        return all(self._topology.rules(level).unconstrained for level in self._topology.preference_levels(shape))
+    def _read(self, constraints: PodConstraints) -> None:
+        """Read what the simulation of removals asks about constraints."""
+        rules = [self._topology.rules(level) for level in self._topology.preference_levels(constraints)]
+        spreads = dict.fromkeys(topology_counts for each in rules for topology_counts, _ in each.spread)
+        self._spreads[constraints] = tuple(spreads)
+        self._has_rules[constraints] = not all(each.unconstrained for each in rules)
+        self._plain[constraints] = plain_level(self._solver_state, constraints)
 
     def row(self, name: str) -> int:
         """The row of a node."""
@@ -202,11 +206,11 @@ class RemovalSimulation:
 
     def has_only_plain_pods(self, row: int) -> bool:
         """Whether only taints, labels and size decide where the pods of a row may run."""
-        return all(self._plain[shape] is not None for _, shape in self._pods_by_row[row])
+        return all(self._plain[shape.constraints] is not None for _, shape in self._pods_by_row[row])
 
     def _has_required_rules(self, shape: PodShape) -> bool:
         """Whether topology rules constrain a pod even without its preferences."""
-        return not self._topology.rules(self._topology.preference_levels(shape)[-1]).unconstrained
+        return not self._topology.rules(self._topology.preference_levels(shape.constraints)[-1]).unconstrained
 
     def remove(self, row: int) -> Removal:
         """Simulate the removal of one node; nothing is changed."""
@@ -269,7 +273,7 @@ class RemovalSimulation:
 
     def _removed_pods(self, queue: Queue) -> PodsToReschedule:
         shapes = dict.fromkeys([shape for _, shape in queue])
-        spreads = tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]]))
+        spreads = tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape.constraints]]))
         return PodsToReschedule(queue, tuple(shapes), spreads, tuple(self._plain_runs.split(queue)))
 
     def _simulate(self, rows: Sequence[int], placer: PodPlacer, removed_pods: PodsToReschedule) -> SimulationResult:
@@ -303,7 +307,7 @@ class RemovalSimulation:
             if isinstance(found, int):
                 trail.rows.add(found)
             if found is None:
-                if not self._has_rules[shape]:
+                if not self._has_rules[shape.constraints]:
                     return pod  # nodes only fill up, so a retry does not help
                 waiting.append((pod, shape))
         unfit = single_node_fit.add_collected() if single_node_fit is not None else None
@@ -326,19 +330,21 @@ class RemovalSimulation:
         return True
 
     def follow(self, row: int, node: ClusterNode, *, closed: bool, gone: bool = False) -> bool:
-        """Apply a change of a node's pods, or of whether it is closed.
+        """Apply a change of a node's pods, of labels that were not read, or of whether it is closed.
 
         False means that the change cannot be applied, and a new simulation is needed.
         """
         problem, solver_state = self._problem, self._solver_state
+        if not problem.existing_nodes.same_labels(row, node):
+            return False
         before = (
             self._shapes_on(row),
-            self._counted_shapes_on(row),
+            Counter(problem.counted_shapes(row)),
             tuple(problem.free[row]),
             row in solver_state.removed,
         )
         problem.replace_node(row, node, gone=gone)
-        after = self._shapes_on(row), self._counted_shapes_on(row), tuple(problem.free[row]), closed
+        after = self._shapes_on(row), Counter(problem.counted_shapes(row)), tuple(problem.free[row]), closed
         left, come = before[1] - after[1], after[1] - before[1]
         if not all(self._add_shape(*bound_pod) for bound_pod in problem.bound_pods[row]):
             return False
@@ -348,7 +354,7 @@ class RemovalSimulation:
         self._shared_keys.pop(row, None)
         if row in self._pods_by_row:
             self._pods_by_row[row] = self._problem.reschedulable_pods(row)
-            if any(shape not in self._has_rules for _, shape in self._pods_by_row[row]):
+            if any(shape.constraints not in self._has_rules for _, shape in self._pods_by_row[row]):
                 return False
         solver_state.replace_pods(row, left.elements(), come.elements())
         solver_state.removed.pop(row, None)
@@ -365,6 +371,7 @@ class RemovalSimulation:
             self._removals.clear()
             self._sets.clear()
             self._shared.clear()
+            self._quick_reject.clear()
         else:  # the results of the row name its pods
             self._removals.pop(row, None)
             self._sets = {
@@ -373,22 +380,18 @@ class RemovalSimulation:
 
     def _add_shape(self, pod: Pod, shape: PodShape) -> bool:
         """Add a new shape; False if it needs new resource columns, labels or rules."""
-        topology = self._topology
-        if not topology.knows(shape):
-            if not self._problem.has_columns_for(pod, shape) or not topology.add_shape(shape):
+        topology, constraints = self._topology, shape.constraints
+        if not self._problem.has_columns_for(shape):
+            return False
+        if not topology.knows(constraints):
+            if not self._problem.shapes.covers_selectors_of(pod) or not topology.add(constraints):
                 return False
-            self._spreads[shape] = self._spreads_of(shape)
-            self._has_rules[shape] = not self._free(shape)
-            self._plain[shape] = plain_level(self._solver_state, shape)
+            self._read(constraints)
         return True
 
     def _shapes_on(self, row: int) -> Counter[PodShape]:
         """The shapes of the pods that use resources of a row."""
         return Counter(shape for _, shape in self._problem.bound_pods[row])
-
-    def _counted_shapes_on(self, row: int) -> Counter[PodShape]:
-        """The shapes of the pods on a row that count for topology."""
-        return Counter(self._problem.counted_shapes(row))
 
     def _price(self, row: int) -> float | None:
         if row not in self._prices:

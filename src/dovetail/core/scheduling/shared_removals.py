@@ -5,19 +5,19 @@ candidate row of theirs, so its removal leaves the rows that could take them as 
 same rows whichever of these nodes is removed. Only one removal of them is simulated.
 
 The key is a value: the price, and for each run of plain pods the number of its candidate array in the problem (which
-stands for tolerations, node alternatives and need) and its length. An answer is the kind of removal and the position of
-the blocking pod in the queue. Replacements are not shared: a draft names its pods. An answer holds while the simulation
-is unchanged.
+stands for tolerations, node alternatives and size class), the need, and the number of pods. An answer is the kind of
+removal and the position of the blocking pod in the queue, and holds while the simulation is unchanged. Replacements are
+not shared: a draft names its pods.
 """
 
 from typing import Literal
 
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.removal import PlainRun, PodsToReschedule, Removal
-from dovetail.core.scheduling.resource_vector import Need
+from dovetail.core.scheduling.resource_vector import Need, fits
 
-RunKey = tuple[tuple[int, int], ...]
-"""For each run: the number of its candidate array, and how many pods it has."""
+RunKey = tuple[tuple[int, Need, int], ...]
+"""For each run: the number of its candidate array, the need of a pod, and how many pods it has."""
 
 
 class SharedRemovals:
@@ -35,12 +35,12 @@ class SharedRemovals:
         """The key of a row, valid until its pods change; None if no other row has to end like it."""
         if self._problem.limits.remaining:
             return None  # what may be launched depends on the size of the removed node
-        key: list[tuple[int, int]] = []
+        key: list[tuple[int, Need, int]] = []
         free = self._problem.free[row]
         for step in pods.steps:
-            if not isinstance(step, PlainRun) or _fits(free, step.need):
+            if not isinstance(step, PlainRun) or fits(free, step.shape.need):
                 return None
-            key.append((step.group, len(step.entries)))
+            key.append((step.group, step.shape.need, len(step.entries)))
         return tuple(key)
 
     def find(self, key: RunKey, pods: PodsToReschedule, price: float | None) -> Removal | None:
@@ -57,10 +57,3 @@ class SharedRemovals:
             return
         position = next((at for at, (pod, _) in enumerate(pods.queue) if pod is removal.blocker), -1)
         self._answers[key, removal.price] = removal.kind, position
-
-
-def _fits(free: list[int], need: Need) -> bool:
-    for column, amount in need:  # noqa: SIM110 - faster than all(), called for every node
-        if free[column] < amount:
-            return False
-    return True

@@ -12,11 +12,10 @@ from dovetail.core.scheduling.draft import Draft, DraftStep
 from dovetail.core.scheduling.draft_fit import Attempt
 from dovetail.core.scheduling.node_affinity import ANYWHERE
 from dovetail.core.scheduling.placement import PodPlacer
-from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.pod_shapes import PodConstraints, PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.removal import Entry, PlainRun, Queue
-from dovetail.core.scheduling.resource_vector import Need
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
@@ -34,38 +33,18 @@ class SingleNodeFit(PodPlacer):
         """
         placed, number = 0, len(run.entries)
         while placed < number:
-            row = self._first_row(run.candidates, run.need)
+            row = next(self.rows_with_room(run.candidates, run.shape), None)
             if row is None:
                 break
-            placed += self.solver_state.fill_up(run.need, row, number - placed)
+            placed += self.solver_state.fill_up(run.shape.need, row, number - placed)
         for pod, shape in run.entries[placed:]:
             if self.solver_state.drafts:
                 self._collected.append((pod, shape))
                 continue
-            (level,) = self.solver_state.topology.preference_levels(shape)
+            (level,) = self.solver_state.topology.preference_levels(shape.constraints)
             attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
             if self._open(pod, attempt) is None:
                 return pod
-        return None
-
-    def _first_row(self, candidates: Sequence[int], need: Need) -> int | None:
-        """The first row with room for one more pod of this need; rows before it stay full for the rest of the run."""
-        free, removed, known = self.solver_state.free, self.solver_state.removed, id(candidates)
-        for position in range(self._start.get(known, 0), len(candidates)):
-            row = candidates[position]
-            if row in removed:
-                continue
-            left = free.get(row)
-            if left is not None:
-                for column, amount in need:
-                    if left[column] < amount:
-                        break
-                else:
-                    left = None
-            if left is None:
-                self._start[known] = position
-                return row
-        self._start[known] = len(candidates)
         return None
 
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
@@ -96,7 +75,7 @@ class SingleNodeFit(PodPlacer):
 
     def _one_by_one(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> Pod:
         for pod, shape in gathered:
-            (level,) = self.solver_state.topology.preference_levels(shape)
+            (level,) = self.solver_state.topology.preference_levels(shape.constraints)
             attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
             step = self.draft_fit.step(draft, attempt)
             if not isinstance(step, DraftStep):
@@ -106,23 +85,23 @@ class SingleNodeFit(PodPlacer):
 
 
 class PlainRuns:
-    """Splits queues into runs of plain pods. `levels` has the only level of plain shapes; shapes may be added to it."""
+    """Splits queues into runs of plain pods. `levels` has the only level of plain ones; more may be added to it."""
 
-    def __init__(self, problem: Problem, levels: Mapping[PodShape, PreferenceLevel | None]) -> None:
+    def __init__(self, problem: Problem, levels: Mapping[PodConstraints, PreferenceLevel | None]) -> None:
         self._problem = problem
         self._levels = levels
         self._groups: dict[PodShape, int] = {}  # of plain shapes; -1 for others
 
     def split(self, queue: Queue) -> Iterator[PlainRun | Entry]:
-        """The queue in order, with plain pods that follow each other in one run if their candidate rows are the same.
+        """The queue in order, with plain pods that follow each other in one run.
 
-        Pods with the same candidate rows need the same.
+        The pods of a run have the same candidate rows and need the same.
         """
         group, together = -1, list[Entry]()
         for entry in queue:
             shape = entry[1]
             found = self._groups[shape] if shape in self._groups else self._group(shape)
-            if together and found != group:
+            if together and (found != group or together[0][1].need != shape.need):
                 yield self._run(group, together)
                 together = []
             group = found
@@ -134,37 +113,37 @@ class PlainRuns:
             yield self._run(group, together)
 
     def _group(self, shape: PodShape) -> int:
-        level = self._levels[shape]
+        level = self._levels[shape.constraints]
         group = self._groups[shape] = -1 if level is None else self._problem.candidate_group(shape, level)
         return group
 
     def _run(self, group: int, entries: list[Entry]) -> PlainRun:
         shape = entries[0][1]
-        level = self._levels[shape]
+        level = self._levels[shape.constraints]
         assert level is not None, "the pods of a run are plain"
-        return PlainRun(self._problem.candidates(shape, level), group, shape.need, tuple(entries))
+        return PlainRun(self._problem.candidates(shape, level), group, shape, tuple(entries))
 
 
-def plain_level(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
-    """The only preference level of a plain shape, or None if the shape is not plain."""
-    level = decided_by_size(shape, solver_state.topology.preference_levels(shape))
+def plain_level(solver_state: SolverState, constraints: PodConstraints) -> PreferenceLevel | None:
+    """The only preference level of plain pods, or None if pods with these constraints are not plain."""
+    level = decided_by_size(constraints, solver_state.topology.preference_levels(constraints))
     plain = (
         level is not None
         and solver_state.topology.rules(level).unconstrained
-        and not solver_state.topology.counted_by[shape]
+        and not solver_state.topology.is_counted(constraints)
     )
     return level if plain else None
 
 
-def decided_by_size(shape: PodShape, levels: Sequence[PreferenceLevel]) -> PreferenceLevel | None:
-    """The only preference level of a shape if its own spec has nothing but taints, labels and size; otherwise None."""
+def decided_by_size(constraints: PodConstraints, levels: Sequence[PreferenceLevel]) -> PreferenceLevel | None:
+    """The only preference level of pods whose own spec has nothing but taints, labels and size; otherwise None."""
     level = levels[0]
     decided = (
         len(levels) == 1
         and len(level.alternatives) == 1
         and level.affinity is None
         and not (level.spread or level.anti)
-        and not (shape.ports or shape.volumes.attachments or shape.volumes.problem)
-        and shape.volumes.on_drafts == (ANYWHERE,)
+        and not (constraints.ports or constraints.volumes.attachments or constraints.volumes.problem)
+        and constraints.volumes.on_drafts == (ANYWHERE,)
     )
     return level if decided else None

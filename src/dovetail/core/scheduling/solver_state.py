@@ -39,6 +39,9 @@ class SolverState:
         self.free: dict[int, list[int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(problem.ports)
         self.attached: dict[int, frozenset[tuple[str, str]]] = dict(problem.attached)
+        topology.host_pods.draft_is_eligible = lambda counts, number: self._is_eligible(
+            counts, self.drafts[number - len(problem.existing_nodes)]
+        )
         self._eligible: dict[tuple[SpreadCounts, DraftOptions], bool] = {}
         self._counted_shapes: dict[int, list[PodShape]] = {}  # by row: its shapes that some rule counts
 
@@ -77,6 +80,9 @@ class SolverState:
         if shape.volumes.attachments:
             self.journal.put(self.attached, row, self.attached.get(row, frozenset()) | {*shape.volumes.attachments})
         self._count(shape, row, 1)
+        hosts = self.topology.host_pods
+        if hosts.in_use:
+            self.journal.put(hosts.pods, row, (*hosts.pods.get(row, ()), shape.constraints))
 
     def remove(self, row: int, spreads: Iterable[SpreadCounts]) -> None:
         """Remove a row and its pods; `spreads` are the spread rules that will be evaluated while it is removed."""
@@ -85,7 +91,7 @@ class SolverState:
         if counting is None:
             counted_by = self.topology.counted_by
             counting = self._counted_shapes[row] = [
-                shape for shape in self.problem.counted_shapes(row) if counted_by[shape]
+                shape for shape in self.problem.counted_shapes(row) if counted_by[shape.constraints]
             ]
         for shape in counting:
             self._count(shape, row, -1)
@@ -98,7 +104,7 @@ class SolverState:
 
     def uncount(self, shape: PodShape, row: int, all_counts: Container[TopologyCounts]) -> None:
         """Stop counting a pod on a closed row for these rules."""
-        for topology_counts in self.topology.counted_by[shape]:
+        for topology_counts in self.topology.counted_by[shape.constraints]:
             domain = topology_counts.domain(row) if topology_counts in all_counts else None
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, -1)
@@ -112,6 +118,7 @@ class SolverState:
             self._count(shape, row, 1)
         self.ports[row] = self.problem.ports_on(row)
         self.attached[row] = self.problem.attached_on(row)
+        self.topology.read_host(row)
         self.journal.commit()
 
     def drop_domain(self, row: int) -> None:
@@ -121,7 +128,7 @@ class SolverState:
         self.journal.commit()
 
     def _count(self, shape: PodShape, row: int, by: int) -> None:
-        for topology_counts in self.topology.counted_by[shape]:
+        for topology_counts in self.topology.counted_by[shape.constraints]:
             domain = topology_counts.domain(row)
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, by)
@@ -136,8 +143,11 @@ class SolverState:
             self._recount(
                 topology_counts, domains, self._domains(topology_counts, draft), draft.counted[topology_counts]
             )
+        hosts = self.topology.host_pods
+        if hosts.in_use:
+            self.journal.put(hosts.pods, draft.number, tuple([shape.constraints for shape in draft.shapes]))
         for _, shape in pods:
-            for topology_counts in self.topology.counted_by[shape]:
+            for topology_counts in self.topology.counted_by[shape.constraints]:
                 draft.counted[topology_counts] = draft.counted.get(topology_counts, 0) + 1
                 for domain in self._domains(topology_counts, draft):
                     self.journal.bump(topology_counts.counts, domain, 1)

@@ -3,16 +3,20 @@
 A domain is a label value, or for hostname the number of a row or draft. A count of zero is not stored, so "a pod is
 in this domain" is `domain in counts`, and equal states are equal dictionaries.
 
+Hostname spread keeps no counts: `HostPods` has the pods of each host, and `HostSpreadCounts` looks through those of one
+host when a pod may go there. A node has few pods, while there may be a rule for each workload.
+
 For spread, `nodes_by_domain` has the number of eligible nodes of each domain: a domain is known while a node has it or
 a NodePool could provide it (`provided`). The smallest count is over known domains. For hostname it is always 0, since
 a new node can always be launched (`docs/decisions/0018-hostname-spread-minimum-is-zero.md`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
+from dovetail.core.scheduling.pod_shapes import PodConstraints
 from dovetail.core.scheduling.topology_rules import AffinityRule, SpreadRule, Term
 from dovetail.model.labels import HOSTNAME
 
@@ -119,14 +123,12 @@ class SpreadCounts(TopologyCounts):
         if not self.by_host and self.eligible[row] and self.domain(row) is not None:
             journal.bump(self.nodes_by_domain, self.domain(row), -1)
 
-    def exceeds_skew(self, domain: Domain, self_match: int) -> bool:
-        """Whether one more pod on a host would exceed `maxSkew`. Only for hostname, where the smallest count is 0."""
-        return self.counts.get(domain, 0) + self_match > self.rule.max_skew
+    def count(self, domain: Domain) -> int:
+        """The selected pods in a domain."""
+        return self.counts.get(domain, 0)
 
     def smallest_count(self) -> int:
-        """The smallest count of a known domain; 0 for hostname, since an empty node can always be launched."""
-        if self.by_host:
-            return 0
+        """The smallest count of a known domain."""
         if self.rule.min_domains and len({*self.nodes_by_domain, *self.provided}) < self.rule.min_domains:
             return 0
         counts = self.counts
@@ -135,6 +137,44 @@ class SpreadCounts(TopologyCounts):
         return min(
             [counts.get(domain, 0) for known in (self.nodes_by_domain, self.provided) for domain in known], default=0
         )
+
+
+class HostPods:
+    """The pods of each host, as their constraints, by number; empty unless some rule spreads pods over hosts.
+
+    `draft_is_eligible` answers for the number of a draft; `SolverState` sets it.
+    """
+
+    def __init__(self) -> None:
+        self.in_use = False
+        self.pods: dict[int, tuple[PodConstraints, ...]] = {}
+        self.draft_is_eligible: Callable[[SpreadCounts, int], bool] = lambda _, __: True
+
+
+class HostSpreadCounts(SpreadCounts):
+    """Spread over hosts. `selected` are the constraints of pods that the rule selects."""
+
+    def __init__(self, rule: SpreadRule, eligible: Sequence[bool], hosts: HostPods) -> None:
+        super().__init__(rule, (), eligible, ())
+        self.selected: set[PodConstraints] = set()
+        self._hosts = hosts
+
+    def count(self, domain: Domain) -> int:
+        """The selected pods on a host; 0 where its pods do not count."""
+        assert isinstance(domain, int), "hosts are numbers"
+        number = sum(map(self.selected.__contains__, self._hosts.pods.get(domain, ())))
+        if not number:
+            return 0
+        is_row = domain < len(self.eligible)
+        return number if (self.eligible[domain] if is_row else self._hosts.draft_is_eligible(self, domain)) else 0
+
+    def exceeds_skew(self, host: int, self_match: int) -> bool:
+        """Whether one more pod on a host would exceed `maxSkew`."""
+        return self.count(host) + self_match > self.rule.max_skew
+
+    def smallest_count(self) -> int:
+        """Always 0, since an empty node can always be launched."""
+        return 0
 
 
 class AffinityCounts:

@@ -10,7 +10,7 @@ The first pod of an affinity group, which its own terms select while no pod matc
 from collections.abc import Sequence
 
 from dovetail.core.scheduling.topology import PodTopologyRules
-from dovetail.core.scheduling.topology_counts import Domain, SpreadCounts
+from dovetail.core.scheduling.topology_counts import Domain, HostSpreadCounts, SpreadCounts
 
 
 class AllowedDomains:
@@ -52,7 +52,7 @@ class AllowedDomains:
         """Why a draft is not allowed as a host, or empty."""
         rules = self.rules
         for topology_counts, self_match in rules.spread:
-            if topology_counts.by_host and topology_counts.exceeds_skew(number, self_match):
+            if isinstance(topology_counts, HostSpreadCounts) and topology_counts.exceeds_skew(number, self_match):
                 return "didn't match pod topology spread constraints"
         if rules.affinity is not None and not self._first_of_group:
             for part in rules.affinity.parts:
@@ -84,14 +84,12 @@ class AllowedDomains:
             and all(topology_counts.allows(domain) for topology_counts in anti_affinity)
         ]
         if spread:
-            allowed.sort(
-                key=lambda domain: ([topology_counts.counts.get(domain, 0) for topology_counts, _ in spread], domain)
-            )
+            allowed.sort(key=lambda domain: ([topology_counts.count(domain) for topology_counts, _ in spread], domain))
         one = bool(spread) or (bool(affinity) and self._first_of_group)
         return None if not one and len(allowed) == len(possible) else (allowed, one)
 
     def _within_skew(self, topology_counts: SpreadCounts, self_match: int, domain: Domain) -> bool:
         return (
-            topology_counts.counts.get(domain, 0) + self_match - self.smallest_count(topology_counts)
+            topology_counts.count(domain) + self_match - self.smallest_count(topology_counts)
             <= topology_counts.rule.max_skew
         )

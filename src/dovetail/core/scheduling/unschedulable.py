@@ -67,7 +67,7 @@ class UnschedulableExplanation:
         return tuple(FailedConstraint(reason, count) for reason, count in sorted(reasons.items()))
 
     def _attempt(self, shape: PodShape) -> Attempt:
-        level = self._solver_state.topology.preference_levels(shape)[-1]
+        level = self._solver_state.topology.preference_levels(shape.constraints)[-1]
         return Attempt(shape, level, AllowedDomains(self._solver_state.topology.rules(level)))
 
     def reasons_on_row(self, attempt: Attempt, row: int) -> list[str]:
