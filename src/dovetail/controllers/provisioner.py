@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.ledger_entries import considered_for_launch, launch_entry, launch_id, refused_pods
@@ -46,7 +47,7 @@ from dovetail.model.refusal import RefusalCode
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Conflict, WorldError
 from dovetail.ports.ledger import Considered
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import guarded, timed
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class Provisioner:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._pod_index = PodIndex()
+        self._pod_index = PodIndex()  # used by computations only
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._replan_at: dict[str, datetime] = {}  # by claim uid: when to plan for its protected pods
@@ -222,12 +223,11 @@ class Provisioner:
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         with span("snapshot"):
             snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
-        began = asyncio.get_running_loop().time()
         with span("schedule pods"):
-            plan = plan_provisioning(
-                snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
-            )
-        measure_provisioning(context, snapshot, plan, asyncio.get_running_loop().time() - began)
+            respect = context.options.respect_preferences
+            work = partial(plan_provisioning, snapshot, respect_preferences=respect, register=self._pod_index)
+            plan, seconds = await context.compute.run(partial(timed, work, asyncio.get_running_loop().time))
+        measure_provisioning(context, snapshot, plan, seconds)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
         pods = refused_pods(plan.refusals)

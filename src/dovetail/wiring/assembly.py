@@ -22,6 +22,7 @@ from dovetail.observe.ledger_savings import read_costs
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
+from dovetail.ports.compute import Compute, InlineCompute
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.tracing import NoTracer, Tracer
 from dovetail.runtime.default_spread import spread_by_default
@@ -114,8 +115,9 @@ def assemble(
     clock: Clock,
     settings: Settings,
     telemetry: Telemetry | None = None,
+    compute: Compute | None = None,
 ) -> Assembly:
-    """Assemble the parts for a cluster. By default, an undeclared metric is an error."""
+    """Assemble the parts for a cluster. By default, an undeclared metric is an error, and plans are made inline."""
     telemetry = telemetry or Telemetry()
     metrics = telemetry.metrics or PrometheusMetrics(strict=True, now=lambda: clock.now().timestamp())
     gate = WriteGate()
@@ -148,6 +150,7 @@ def assemble(
         metrics=metrics,
         ledger=telemetry.ledger,
         tracer=telemetry.tracer,
+        compute=compute or InlineCompute(),
         seen=seen,
     )
     manager = Manager(ports, settings)

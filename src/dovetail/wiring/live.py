@@ -36,6 +36,7 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, UnusableProvider
 from dovetail.ports.cluster import Cluster, Notice
 from dovetail.ports.token_review import Reviewer
+from dovetail.runtime.compute_thread import ComputeThread
 from dovetail.runtime.default_spread import spread_by_default
 from dovetail.runtime.leader_election import LeaderElection, LeaseHolder, LeaseThread, ThreadedLeaderElection
 from dovetail.runtime.leader_term import Leadership, LeaderTerm
@@ -85,10 +86,12 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
             open_tracer(settings, clock, os.environ) as tracer,
         ):
             telemetry = Telemetry(metrics=metrics, ledger=ledger, tracer=tracer)
-            parts = assemble(cluster, clock, settings, telemetry)
+            compute = ComputeThread("planning")
+            parts = assemble(cluster, clock, settings, telemetry, compute)
             try:
                 yield parts
             finally:
+                compute.close()
                 await parts.providers.aclose()
     finally:
         await cluster.aclose()
