@@ -39,7 +39,7 @@ from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.interruption import Interruption, InterruptionSource
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import guarded, in_turns
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ class DryRun:
         return replace(taken, nodepools=pools, nodes=tuple([each async for each in self._with_conditions(taken.nodes)]))
 
     async def _with_conditions(self, nodes: Iterable[ClusterNode]) -> AsyncIterator[ClusterNode]:
-        for node in nodes:
+        async for node in in_turns(nodes):
             claim = await self._claim_conditions.with_conditions(node.claim) if node.claim is not None else None
             yield node if claim is node.claim else replace(node, claim=claim)
 

@@ -108,6 +108,8 @@ def _backoff_message(backoff: LaunchBackoff) -> str:
 
 RETRIGGER_SECONDS = 10.0
 MAX_REMEMBERED = 100_000
+LAUNCHES_AT_ONCE = 100
+"""NodeClaims created concurrently, so that thousands of them delay neither the event loop nor other requests."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -154,6 +156,7 @@ class Provisioner:
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._replan_at: dict[str, datetime] = {}  # by claim uid: when to plan for its protected pods
         self._retrigger_needed = asyncio.Event()  # set while `_retrigger` may have something to trigger
+        self._launch_slots = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -227,7 +230,7 @@ class Provisioner:
             respect = context.options.respect_preferences
             work = partial(plan_provisioning, snapshot, respect_preferences=respect, register=self._pod_index)
             plan, seconds = await context.compute.run(partial(timed, work, asyncio.get_running_loop().time))
-        measure_provisioning(context, snapshot, plan, seconds)
+        await measure_provisioning(context, snapshot, plan, seconds)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
         pods = refused_pods(plan.refusals)
@@ -235,6 +238,12 @@ class Provisioner:
         return plan
 
     async def _launch(self, launch: PlannedLaunch, pods: Considered) -> None:
+        async with self._launch_slots:
+            claim = await self._create(launch)
+        if claim is not None:
+            self._report(claim, launch, pods)
+
+    async def _create(self, launch: PlannedLaunch) -> NodeClaim | None:
         context, pool = self._context, launch.claim.nodepool_name
         try:
             with context.tracer.span("create nodeclaim", None, nodepool=pool, pods=len(launch.pods)) as span:
@@ -242,8 +251,12 @@ class Provisioner:
                 span.set(nodeclaim=claim.name)
                 span.link(launch_span(claim))
         except WorldError as error:
-            log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
-            return
+            log.warning("nodeclaim not created", extra={"nodepool": pool, "error": str(error)})
+            return None
+        return claim
+
+    def _report(self, claim: NodeClaim, launch: PlannedLaunch, pods: Considered) -> None:
+        context = self._context
         count_created(context.metrics, claim, "provisioned")
         context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), considered_for_launch(claim, pods)))
         types = claim.spec.requirements[-1].values
