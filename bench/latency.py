@@ -5,8 +5,8 @@ after a pod changed, then provisioning for 20,000 pending pods. Meanwhile a spot
 another process and a timer are due every 50 ms, on the event loop and, as for the Lease, on a thread of its own.
 *Inline* plans on the event loop, as on virtual time; *thread* plans as in production.
 
-Milliseconds from due to done, by the clock and (*cpu*) in processor time of the controllers' process. On an idle machine
-both are the same; on a busy one only the second is about the controllers, so the bars are judged by it.
+Milliseconds from due to done, by the clock and (*cpu*) in processor time of the controllers' process. On an idle
+machine both are the same; on a busy one only the second is about the controllers, so the bars are judged by it.
 
     .venv/bin/python bench/latency.py [--json FILE] [--nodes 10000] [--repeats 3]
 """

@@ -89,6 +89,10 @@ class Samples:
         """Record how much the process has computed so far."""
         self.clock.append((time.monotonic(), time.process_time()))
 
+    def reached(self, instant: float) -> bool:
+        """Whether every sample that was due before this instant is done."""
+        return all(spans[-1][0] >= instant for spans in self.spans.values())
+
     def between(self, since: float, until: float) -> dict[str, dict[str, float]]:
         """Milliseconds from due to done, of the samples that were due in this time: by the clock and by the processor.
 
@@ -263,7 +267,8 @@ async def timed(samples: Samples, work: Callable[[], Awaitable[object]]) -> dict
     began = time.monotonic()
     await work()
     ended = time.monotonic()
-    await asyncio.sleep(10 * INTERVAL)  # samples that were due just before the end are answered
+    while not samples.reached(ended):
+        await asyncio.sleep(INTERVAL)
     return {"seconds": round(ended - began, 2), "late": samples.between(began, ended)}
 
 
