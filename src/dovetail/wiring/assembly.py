@@ -135,11 +135,7 @@ def assemble(
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     seen = not isinstance(metrics, UnseenMetrics)
 
-    def wrapped(each: ProviderPorts) -> ProviderPorts:
-        gated = GatedCloud(each.cloud, gate)
-        return replace(each, cloud=InstrumentedCloud(gated, metrics) if seen else gated)
-
-    provider_ports = tuple(wrapped(each.ports) for each in providers.parts)
+    provider_ports = tuple(_gated(each.ports, gate, metrics if seen else None) for each in providers.parts)
     ports = Ports(
         cluster=cluster,
         cloud=route(provider_ports),
@@ -156,6 +152,12 @@ def assemble(
     manager = Manager(ports, settings)
     _recall_savings(manager, ports)
     return Assembly(cluster, providers, recorder, manager, metrics, gate, settings.dry_run)
+
+
+def _gated(provider: ProviderPorts, gate: WriteGate, metrics: PrometheusMetrics | None) -> ProviderPorts:
+    """Let the calls of a provider pass the gate, and measure them if there are metrics."""
+    gated = GatedCloud(provider.cloud, gate)
+    return replace(provider, cloud=InstrumentedCloud(gated, metrics) if metrics is not None else gated)
 
 
 def _recall_savings(manager: Manager, ports: Ports) -> None:
