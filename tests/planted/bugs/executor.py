@@ -63,6 +63,14 @@ BUGS = (
         tests=("tests/runtime/test_compute_thread.py",),
     ),
     Bug(
+        id="thread-not-wired",
+        says="A controller process plans on its event loop: the thread is not handed to the controllers.",
+        file="wiring/live.py",
+        before="assemble(cluster, clock, settings, telemetry, compute)",
+        after="assemble(cluster, clock, settings, telemetry)",
+        tests=("tests/wiring/test_live.py",),
+    ),
+    Bug(
         id="survivors-examined-again",
         says="Each full garbage collection examines every object, with a pause that grows with the cluster.",
         file="runtime/short_collections.py",
