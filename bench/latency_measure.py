@@ -52,6 +52,7 @@ from plan_measure import disruptable
 
 Numbers = npt.NDArray[np.float64]
 INTERVAL = 0.05  # seconds between samples of one kind
+KINDS = 5  # of samples
 ROUNDS = 2
 FURTHER = 2  # passes of each round that build on the one before, each after a pod changed
 PENDING = 20_000
@@ -91,7 +92,7 @@ class Samples:
 
     def reached(self, instant: float) -> bool:
         """Whether every sample that was due before this instant is done."""
-        return all(spans[-1][0] >= instant for spans in self.spans.values())
+        return len(self.spans) == KINDS and all(spans[-1][0] >= instant for spans in self.spans.values())
 
     def between(self, since: float, until: float) -> dict[str, dict[str, float]]:
         """Milliseconds from due to done, of the samples that were due in this time: by the clock and by the processor.
@@ -264,12 +265,19 @@ async def _read(lines: asyncio.StreamReader, samples: Samples) -> None:
 
 async def timed(samples: Samples, work: Callable[[], Awaitable[object]]) -> dict[str, Any]:
     """Run the work, and summarize the samples that were due meanwhile."""
+    await _caught_up(samples)
     began = time.monotonic()
     await work()
     ended = time.monotonic()
-    while not samples.reached(ended):  # noqa: ASYNC110 - it waits for samples of other tasks, threads and processes
-        await asyncio.sleep(INTERVAL)
+    await _caught_up(samples)
     return {"seconds": round(ended - began, 2), "late": samples.between(began, ended)}
+
+
+async def _caught_up(samples: Samples) -> None:
+    """Wait until no sample that is due by now is left."""
+    now = time.monotonic()
+    while not samples.reached(now):  # noqa: ASYNC110 - it waits for samples of other tasks, threads and processes
+        await asyncio.sleep(INTERVAL)
 
 
 async def measure(nodes: int, mode: str) -> dict[str, Any]:
