@@ -9,6 +9,7 @@ from typing import Any
 from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.labels import INSTANCE_TYPE, TERMINATION_FINALIZER
+from dovetail.ports.compute import Compute
 from dovetail.settings import Settings
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
@@ -67,14 +68,15 @@ def budget(name="web", **spec):
 class Life:
     """A world, the controllers on it, and what a reader of a story wants to know."""
 
-    def __init__(self, world: World, settings: Settings = GENERIC) -> None:
+    def __init__(self, world: World, settings: Settings = GENERIC, compute: Compute | None = None) -> None:
         self.world = world
         self.settings = settings
+        self.compute = compute
         self.parts: Assembly = self._parts()
         self._running: asyncio.Task[None] | None = None
 
     def _parts(self) -> Assembly:
-        return assemble(self.world, self.world.clock, self.settings)
+        return assemble(self.world, self.world.clock, self.settings, compute=self.compute)
 
     def start(self) -> None:
         self._running = asyncio.get_running_loop().create_task(self.parts.run())
@@ -145,13 +147,13 @@ class Life:
         return f"pods {dict(phases)}, nodes {[node.name for node in self.nodes]}, claims {conditions}"
 
 
-def live(story, *manifests, options=None, settings=GENERIC, interference=None, validate=admit):
+def live(story, *manifests, options=None, settings=GENERIC, interference=None, validate=admit, compute=None):
     """Live through a story and return what it returns."""
 
     async def main():
         world = World(options or WorldOptions(), validate=validate, interference=interference)
         async with world:
-            life = Life(world, settings)
+            life = Life(world, settings, compute)
             for manifest in manifests:
                 world.apply(manifest)
             life.start()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.runtime.concurrency import SingleFlight
+from dovetail.runtime.concurrency import SingleFlight, in_turns, timed
 
 
 def test_a_hundred_concurrent_callers_share_two_calls():
@@ -67,3 +67,25 @@ def test_after_a_cancelled_or_failed_call_the_next_caller_calls():
         return calls
 
     assert asyncio.run(story()) == ["hangs", "fails", "works"]
+
+
+def test_timed_measures_by_the_given_clock():
+    assert timed(lambda: "answer", iter([3.0, 5.5]).__next__) == ("answer", 2.5)
+
+
+def test_other_tasks_run_between_the_turns_of_a_long_loop():
+    async def story():
+        ran = []
+
+        async def other():
+            for _ in range(3):
+                ran.append("other")
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(other())
+        async for number in in_turns(range(5), per_turn=2):
+            ran += [number]
+        await beside
+        return ran
+
+    assert asyncio.run(story())[:7] == [0, 1, "other", 2, 3, "other", 4]

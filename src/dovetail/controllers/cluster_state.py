@@ -279,6 +279,11 @@ class ClusterState:
         """Do not disrupt this node, or the node of this claim, until then: pods are about to be scheduled on it."""
         self._nominated_until[name] = max(until, self._nominated_until.get(name, until))
 
+    def is_nominated(self, name: str, now: datetime) -> bool:
+        """Whether pods are about to be scheduled on this node."""
+        until = self._nominated_until.get(name)
+        return until is not None and until > now
+
     def _nominated(self, now: datetime) -> frozenset[str]:
         self._nominated_until = {name: until for name, until in self._nominated_until.items() if until > now}
         return frozenset(self._nominated_until)

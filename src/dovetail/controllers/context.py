@@ -26,6 +26,7 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassReconciler, UnusableProvider
 from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
+from dovetail.ports.compute import Compute, InlineCompute
 from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown, WorldError
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
@@ -54,7 +55,7 @@ class ProviderPorts:
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The adapters through which controllers reach the cluster, the clouds and telemetry.
+    """The adapters through which controllers reach the cluster, the clouds, telemetry and the planning thread.
 
     `cloud` routes each call to one of `providers`. The objects of `unusable` providers are left alone.
     """
@@ -68,6 +69,7 @@ class Ports:
     metrics: Metrics = field(default_factory=NoMetrics)
     ledger: Ledger = field(default_factory=NoLedger)
     tracer: Tracer = field(default_factory=NoTracer)
+    compute: Compute = field(default_factory=InlineCompute)
     seen: bool = True  # False skips work that only produces events and metrics, as in benchmarks
 
 
@@ -84,7 +86,9 @@ class ControllerContext(Ports):
     claim_refresh: SingleFlight = field(default_factory=SingleFlight)
     """Coalesces concurrent lists of all NodeClaims."""
     launch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held from the check of NodePool limits until the created claims are in the cache, so limits hold."""
+    """Held from the snapshot of a decision that launches or removes nodes until its claims are written and cached.
+
+    So NodePool limits hold, and no command removes a node while pods are being placed on it."""
     backoff_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while failed launches are written on their NodePool, so concurrent failures do not conflict."""
 

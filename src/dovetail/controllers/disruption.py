@@ -28,10 +28,12 @@ from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
+from dovetail.model.command import RECORD_ANNOTATION
+from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.tracing import SpanRef, TraceSpan
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import guarded, timed
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
@@ -78,7 +80,8 @@ class DisruptionController:
         last_pass, latest = self._last_pass, began + MAX_PASS_INTERVAL
         if last_pass is None:
             return
-        offered, latest = last_pass.snapshot.catalogs, min(latest, last_pass.wakeup_at or latest)
+        wakeup_at = await self._context.compute.run(lambda: last_pass.wakeup_at)
+        offered, latest = last_pass.snapshot.catalogs, min(latest, wakeup_at or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
             if state.stale():
                 return
@@ -126,7 +129,7 @@ class DisruptionController:
                     await asyncio.sleep(VALIDATION_DELAY.total_seconds())
                 waited = True
             refusals_by_method[plan.method.name] = plan.refusals
-            self._publish(plan, context)
+            await self._publish(plan, context)
             started = await self._start(plan.commands, context, refusals_by_method)
             if started:
                 span.set(outcome="started", commands=started, reason=plan.method.reason, method=plan.method.name)
@@ -136,32 +139,34 @@ class DisruptionController:
 
     async def _plan(self, context: PassContext) -> list[MethodPlan]:
         """Return the plan of each method, up to the first one whose commands need no validation."""
-        clock, seconds = asyncio.get_running_loop(), defaultdict[str, float](float)
+        clock, seconds = asyncio.get_running_loop().time, defaultdict[str, float](float)
         plans: dict[str, MethodPlan] = {}
         spans = PlanSpans(self._context, context)
-        began = clock.time()
-        for plan in plan_methods(context):
+        next_plan = partial(timed, partial(next, plan_methods(context), None), clock)
+        while True:
+            plan, took = await self._context.compute.run(next_plan)  # step by step: other computations run in between
+            if plan is None:
+                break
             plans[plan.method.name] = plan
-            seconds[plan.method.name] += clock.time() - began
+            seconds[plan.method.name] += took
             spans.planned(plan)
             if plan.validated:
-                await asyncio.sleep(0)  # planning a large cluster takes long: let other tasks run
+                await asyncio.sleep(0)  # where computations run inline: let other tasks run
             elif plan.commands:
                 break
-            began = clock.time()
         spans.record()
         for plan in plans.values() if self._context.seen else ():
             self._metrics.record_pass(plan, context, seconds[plan.method.name])
         return list(plans.values())
 
-    def _publish(self, plan: MethodPlan, context: PassContext) -> None:
+    async def _publish(self, plan: MethodPlan, context: PassContext) -> None:
         """Publish what a method refuses and proposes as events."""
         if not self._context.seen:
             return
         self._events.report_budgets(plan.method.reason, context)
         self._events.report_refusals(plan.method.name, plan.refusals, context)
         if plan.method.name == SingleNode.name:
-            self._events.report_preferences(plan.refusals, context)
+            await self._events.report_preferences(plan.refusals, context)
         for command in plan.commands:
             self._events.report_candidate(command, context)
 
@@ -169,24 +174,26 @@ class DisruptionController:
         """Validate and start commands; return how many were started."""
         started: list[Command] = []
         for command in commands:
-            checked = await self._traced_validation(command, started)
-            if self._events.report_stale_caches(context):
-                self._next_pass_soon = True
-                break
-            if isinstance(checked, Refusal):
-                count_rejected(self._context.metrics, command, checked)
-                log.info(
-                    "command rejected", extra={"what": str(command), "code": str(checked.code), "why": message(checked)}
-                )
-                self._events.report_rejected(command, checked)
-                continue
-            kept = self._context.ledger.keeps
-            considered = considered_for_command(checked, refusals_by_method, context, started) if kept else None
-            with self._context.tracer.span("start command", None, **command_facts(checked)) as span:
-                span.link(SpanRef(await self._queue.start(checked, considered)))
+            async with self._context.launch_lock:
+                checked = await self._traced_validation(command, started)
+                if self._events.report_stale_caches(context):
+                    self._next_pass_soon = True
+                    break
+                if isinstance(checked, Refusal):
+                    self._reject(command, checked)
+                    continue
+                kept = self._context.ledger.keeps
+                considered = considered_for_command(checked, refusals_by_method, context, started) if kept else None
+                with self._context.tracer.span("start command", None, **command_facts(checked)) as span:
+                    span.link(SpanRef(await self._queue.start(checked, considered)))
             count_started(self._context.metrics, checked, context)
             started.append(checked)
         return len(started)
+
+    def _reject(self, command: Command, refusal: Refusal) -> None:
+        count_rejected(self._context.metrics, command, refusal)
+        log.info("command rejected", extra={"what": str(command), "code": str(refusal.code), "why": message(refusal)})
+        self._events.report_rejected(command, refusal)
 
     async def _traced_validation(self, command: Command, started: Collection[Command]) -> Command | Refusal:
         with self._context.tracer.span("validation", None, **command_facts(command)) as span:
@@ -196,12 +203,13 @@ class DisruptionController:
 
     async def _validate(self, command: Command, started: Collection[Command]) -> Command | Refusal:
         """Return the command if it is still valid. `started` commands count as running, even if no cache shows them."""
-        unreadable = self._unreadable_refusal(command)
-        if unreadable is not None:
-            return unreadable
-        if command.reason not in VALIDATED:
-            return command
-        return attempt(command.candidates[0].ref, partial(revalidate, command, await self._new_pass(), started))
+        checked: Command | Refusal = command
+        if command.reason in VALIDATED:
+            work = partial(revalidate, command, await self._new_pass(), started)
+            checked = await self._context.compute.run(partial(attempt, command.candidates[0].ref, work))
+        if isinstance(checked, Refusal):
+            return checked
+        return self._unreadable_refusal(checked) or self._taken_refusal(checked) or checked
 
     def _unreadable_refusal(self, command: Command) -> Refusal | None:
         """Refuse a command if an object that became unreadable since the plan may concern a candidate."""
@@ -210,6 +218,25 @@ class DisruptionController:
         bad = next((each for each in found if each is not None), None)
         about = command.candidates[0].ref
         return Refusal(RefusalCode.UNREADABLE, about, detail=str(bad)) if bad is not None else None
+
+    def _taken_refusal(self, command: Command) -> Refusal | None:
+        """Refuse a command if a candidate was deleted, disrupted or nominated while the command was computed."""
+        state, now = self._context.state, self._context.clock.now()
+        for each in command.candidates:
+            why = self._why_taken(each.claim)
+            if not why and state.is_nominated(each.name, now):
+                why = "a pod is about to be scheduled on it"
+            if why:
+                return Refusal(RefusalCode.CANDIDATES_CHANGED, each.ref, detail=why)
+        return None
+
+    def _why_taken(self, planned: NodeClaim) -> str:
+        claim = self._context.state.claims.items.get(planned.key)
+        if claim is None or claim.metadata.uid != planned.metadata.uid:
+            return "it is gone"
+        if claim.deleting or any(node.deleting for node in self._context.state.nodes_of(claim)):
+            return "it is being deleted"
+        return "another command removes it" if RECORD_ANNOTATION in claim.metadata.annotations else ""
 
     async def _new_pass(self) -> PassContext:
         failed = {slot: failed.until for slot, failed in self._queue.failed.items()}

@@ -9,6 +9,7 @@ code in 15 minutes, because the first pod that does not fit changes from pass to
 import logging
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
+from functools import partial
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.balanced_policy import BALANCED, weigh
@@ -89,14 +90,14 @@ class DisruptionEvents:
             self._publish(Notice(NODE_POOL, pool, BLOCKED, stale_caches(stale), warning=True))
         return bool(stale)
 
-    def report_preferences(self, refusals: Iterable[Refusal], context: PassContext) -> None:
+    async def report_preferences(self, refusals: Iterable[Refusal], context: PassContext) -> None:
         """Publish on pods that their preferences prevent consolidation; searches at most every ten minutes."""
         now = self._context.clock.now()
         if self._preferences_checked_at is not None and now - self._preferences_checked_at < PREFERENCE_INTERVAL:
             return
         prevented = [each for each in refusals if each.code in PREVENTED]
         self._preferences_checked_at = now if prevented else None
-        for each in find_preference_blockers(prevented, context):
+        for each in await self._context.compute.run(partial(find_preference_blockers, prevented, context)):
             if self._should_publish((PREFERENCE, each.pod.metadata.uid, each.node), now):
                 facts = {"pod": str(each.pod.key), "prefers": " and ".join(each.kinds), "node": each.node}
                 log.info("pod has a preference which prevents consolidation", extra=facts)

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
@@ -38,7 +39,7 @@ from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.interruption import Interruption, InterruptionSource
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import guarded, in_turns
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
@@ -137,23 +138,27 @@ class DryRun:
         """Plan once, and report the advice that is new since the last call."""
         with self._context.tracer.span("dry run pass") as span:
             snapshot = await self._snapshot()
-            context = self._planner.context(snapshot)
-            plan = plan_pass(context)
-            launches = plan_provisioning(snapshot, self._context.options)
+            plan, launches, advice = await self._context.compute.run(partial(self._plan, snapshot))
             span.set(
                 commands=len(plan.commands), **(provisioning_facts(launches) if self._context.tracer.enabled else {})
             )
+        for each in advice:
+            if (each.what, each.about) not in self._reported:
+                self.report(each)
+        self._reported = {(each.what, each.about) for each in advice}
+        return advice
+
+    def _plan(self, snapshot: Snapshot) -> tuple[PassPlan, ProvisioningPlan, list[DryRunAdvice]]:
+        context = self._planner.context(snapshot)
+        plan = plan_pass(context)
+        launches = plan_provisioning(snapshot, self._context.options)
         advice = [
             *_launches(launches, snapshot),
             *_removals(snapshot, self._repair),
             *_commands(plan, context),
             _summary(plan, snapshot),
         ]
-        for each in advice:
-            if (each.what, each.about) not in self._reported:
-                self.report(each)
-        self._reported = {(each.what, each.about) for each in advice}
-        return advice
+        return plan, launches, advice
 
     def report(self, advice: DryRunAdvice) -> None:
         """Log the advice, and write its ledger entry, if it has one."""
@@ -171,7 +176,7 @@ class DryRun:
         return replace(taken, nodepools=pools, nodes=tuple([each async for each in self._with_conditions(taken.nodes)]))
 
     async def _with_conditions(self, nodes: Iterable[ClusterNode]) -> AsyncIterator[ClusterNode]:
-        for node in nodes:
+        async for node in in_turns(nodes):
             claim = await self._claim_conditions.with_conditions(node.claim) if node.claim is not None else None
             yield node if claim is node.claim else replace(node, claim=claim)
 

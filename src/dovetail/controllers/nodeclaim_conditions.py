@@ -36,12 +36,11 @@ from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.pod import Pod
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import InstanceNotFound, NotFound, WorldError
+from dovetail.runtime.concurrency import in_turns
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
-CLAIMS_PER_TURN = 100
-"""Claims that are rechecked before other tasks get to run."""
 TypesByPool = dict[str, tuple[InstanceType, ...] | None]
 """Instance types by NodePool name; None where the provider did not answer."""
 REMIND_SECONDS = 1800.0
@@ -139,9 +138,7 @@ class NodeClaimConditionsController:
         state, clock = self._context.state, self._context.clock
         types_by_pool: TypesByPool = {}
         ours = [(key, each) for key, each in self._evaluations.items() if each.pool_name == pool.name]
-        for number, (key, evaluation) in enumerate(ours):
-            if number % CLAIMS_PER_TURN == CLAIMS_PER_TURN - 1:
-                await asyncio.sleep(0)
+        async for key, evaluation in in_turns(ours):
             claim = evaluation.claim
             if not evaluation.verdicts.rechecked or state.claims.items.get(key) is not claim:
                 continue  # needs no recheck, or was requeued by a change

@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.ledger_entries import considered_for_launch, launch_entry, launch_id, refused_pods
@@ -50,7 +51,7 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Conflict, WorldError
 from dovetail.ports.ledger import Considered
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import guarded, timed
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,8 @@ def _backoff_message(backoff: LaunchBackoff) -> str:
 
 RETRIGGER_SECONDS = 10.0
 MAX_REMEMBERED = 100_000
+LAUNCHES_AT_ONCE = 100
+"""NodeClaims created concurrently, so that thousands of them delay neither the event loop nor other requests."""
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -152,11 +155,12 @@ class Provisioner:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._pod_index = PodIndex()
+        self._pod_index = PodIndex()  # used by computations only
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._replan_at: dict[str, datetime] = {}  # by claim uid: when to plan for its protected pods
         self._retrigger_needed = asyncio.Event()  # set while `_retrigger` may have something to trigger
+        self._launch_slots = asyncio.Semaphore(LAUNCHES_AT_ONCE)
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -228,10 +232,10 @@ class Provisioner:
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         with span("snapshot"):
             snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
-        began = asyncio.get_running_loop().time()
         with span("schedule pods"):
-            plan = plan_provisioning(snapshot, self._context.options, register=self._pod_index)
-        measure_provisioning(context, snapshot, plan, asyncio.get_running_loop().time() - began)
+            work = partial(plan_provisioning, snapshot, context.options, register=self._pod_index)
+            plan, seconds = await context.compute.run(partial(timed, work, asyncio.get_running_loop().time))
+        await measure_provisioning(context, snapshot, plan, seconds)
         await record_launch_failures(context, plan.failures)
         self._publish(plan)
         pods = refused_pods(plan.refusals)
@@ -245,6 +249,12 @@ class Provisioner:
         return replace(launch, claim=with_planned_pods(launch.claim, launch.pods, snapshot.daemon_sets))
 
     async def _launch(self, launch: PlannedLaunch, pods: Considered) -> None:
+        async with self._launch_slots:
+            claim = await self._create(launch)
+        if claim is not None:
+            self._report(claim, launch, pods)
+
+    async def _create(self, launch: PlannedLaunch) -> NodeClaim | None:
         context, pool = self._context, launch.claim.nodepool_name
         try:
             with context.tracer.span("create nodeclaim", None, nodepool=pool, pods=len(launch.pods)) as span:
@@ -252,8 +262,12 @@ class Provisioner:
                 span.set(nodeclaim=claim.name)
                 span.link(launch_span(claim))
         except WorldError as error:
-            log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
-            return
+            log.warning("nodeclaim not created", extra={"nodepool": pool, "error": str(error)})
+            return None
+        return claim
+
+    def _report(self, claim: NodeClaim, launch: PlannedLaunch, pods: Considered) -> None:
+        context = self._context
         count_created(context.metrics, claim, "provisioned")
         context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), considered_for_launch(claim, pods)))
         types = claim.spec.requirements[-1].values

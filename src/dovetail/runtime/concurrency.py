@@ -5,11 +5,13 @@
   mean a defect, not a failure of the cluster or the cloud.
 - `SingleFlight` coalesces concurrent callers of one expensive call. A result serves only callers that arrived before
   the call began, so it is never older than their request.
+- `in_turns` lets other tasks run while a loop walks through many objects.
+- `timed` measures a computation where it runs, without the wait for its turn.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from dovetail.ports.errors import WorldError
@@ -45,6 +47,24 @@ async def guarded(name: str, step: Callable[[], Awaitable[R]]) -> R | None:
     except Exception:
         log.exception("round broke", extra={"controller": name})
     return None
+
+
+PER_TURN = 200
+
+
+async def in_turns(items: Iterable[T], per_turn: int = PER_TURN) -> AsyncIterator[T]:
+    """Yield the items, and let other tasks run after every `per_turn` of them; the collection must not change."""
+    for number, item in enumerate(items, start=1):
+        yield item
+        if number % per_turn == 0:
+            await asyncio.sleep(0)
+
+
+def timed(work: Callable[[], R], clock: Callable[[], float]) -> tuple[R, float]:
+    """Return the result of the work, and the seconds it took by this clock."""
+    began = clock()
+    result = work()
+    return result, clock() - began
 
 
 class SingleFlight:

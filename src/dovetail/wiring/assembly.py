@@ -22,6 +22,7 @@ from dovetail.observe.ledger_savings import read_costs
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
+from dovetail.ports.compute import Compute, InlineCompute
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.tracing import NoTracer, Tracer
 from dovetail.runtime.default_spread import spread_by_default
@@ -114,8 +115,9 @@ def assemble(
     clock: Clock,
     settings: Settings,
     telemetry: Telemetry | None = None,
+    compute: Compute | None = None,
 ) -> Assembly:
-    """Assemble the parts for a cluster. By default, an undeclared metric is an error."""
+    """Assemble the parts for a cluster. By default, an undeclared metric is an error, and plans are made inline."""
     telemetry = telemetry or Telemetry()
     metrics = telemetry.metrics or PrometheusMetrics(strict=True, now=lambda: clock.now().timestamp())
     gate = WriteGate()
@@ -133,11 +135,7 @@ def assemble(
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     seen = not isinstance(metrics, UnseenMetrics)
 
-    def wrapped(each: ProviderPorts) -> ProviderPorts:
-        gated = GatedCloud(each.cloud, gate)
-        return replace(each, cloud=InstrumentedCloud(gated, metrics) if seen else gated)
-
-    provider_ports = tuple(wrapped(each.ports) for each in providers.parts)
+    provider_ports = tuple(_gated(each.ports, gate, metrics if seen else None) for each in providers.parts)
     ports = Ports(
         cluster=cluster,
         cloud=route(provider_ports),
@@ -148,11 +146,18 @@ def assemble(
         metrics=metrics,
         ledger=telemetry.ledger,
         tracer=telemetry.tracer,
+        compute=compute or InlineCompute(),
         seen=seen,
     )
     manager = Manager(ports, settings)
     _recall_savings(manager, ports)
     return Assembly(cluster, providers, recorder, manager, metrics, gate, settings.dry_run)
+
+
+def _gated(provider: ProviderPorts, gate: WriteGate, metrics: PrometheusMetrics | None) -> ProviderPorts:
+    """Let the calls of a provider pass the gate, and measure them if there are metrics."""
+    gated = GatedCloud(provider.cloud, gate)
+    return replace(provider, cloud=InstrumentedCloud(gated, metrics) if metrics is not None else gated)
 
 
 def _recall_savings(manager: Manager, ports: Ports) -> None:

@@ -36,10 +36,12 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, UnusableProvider
 from dovetail.ports.cluster import Cluster, Notice
 from dovetail.ports.token_review import Reviewer
+from dovetail.runtime.compute_thread import ComputeThread
 from dovetail.runtime.default_spread import spread_by_default
 from dovetail.runtime.leader_election import LeaderElection, LeaseHolder, LeaseThread, ThreadedLeaderElection
 from dovetail.runtime.leader_term import Leadership, LeaderTerm
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
+from dovetail.runtime.short_collections import short_collections
 from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
 from dovetail.wiring.assembly import Assembly, Telemetry, assemble, open_ledger
@@ -83,12 +85,15 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
         with (
             open_ledger(settings, clock, endpoint.server) as ledger,
             open_tracer(settings, clock, os.environ) as tracer,
+            short_collections(),
         ):
             telemetry = Telemetry(metrics=metrics, ledger=ledger, tracer=tracer)
-            parts = assemble(cluster, clock, settings, telemetry)
+            compute = ComputeThread("planning")
+            parts = assemble(cluster, clock, settings, telemetry, compute)
             try:
                 yield parts
             finally:
+                compute.close()
                 await parts.providers.aclose()
     finally:
         await cluster.aclose()

@@ -66,9 +66,8 @@ class ClusterMetrics:
         await asyncio.sleep(0)  # on large clusters, let other tasks run
         if context.settings.node_metrics != "off":
             await self._nodes.refresh(snapshot)
-            self._pods.refresh(snapshot)
-            await asyncio.sleep(0)
-            self._conditions.refresh(snapshot.at)
+            await self._pods.refresh(snapshot)
+            await self._conditions.refresh(snapshot.at)
         offered = offering_metrics(snapshot, context.settings.instance_type_metrics)
         for metric, rows in {**offered, **grace_period_metrics(snapshot)}.items():
             context.metrics.show(metric, rows)

@@ -8,7 +8,7 @@ With `--node-metrics pool` the gauges do not name objects: conditions are counte
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from dovetail.model.kube_object import Condition, Key
 from dovetail.model.labels import INITIALIZED, NODEPOOL
 from dovetail.ports.cluster import Notice
 from dovetail.ports.metrics import Row, label_text
+from dovetail.runtime.concurrency import in_turns
 from dovetail.runtime.informer import Informer
 
 _CLASS_KEYS = ("karpenter.k8s.aws/ec2nodeclass", "karpenter.kwok.sh/kwoknodeclass")
@@ -125,12 +126,12 @@ class ConditionMetrics:
         if kind is not NODE:
             observe(f"operator_{metric}", seconds, **labels, group=kind.group, kind=kind.name)
 
-    def refresh(self, now: datetime) -> None:
+    async def refresh(self, now: datetime) -> None:
         """Compute the gauges."""
         deprecated = _gauges()
         for informer in self._followed:
             own = _gauges()
-            for rows in self._object_rows(informer):
+            async for rows in self._object_rows(informer):
                 _add_rows(rows, 0, own, now.timestamp())
                 if informer.kind is not NODE:
                     _add_rows(rows, 1, deprecated, now.timestamp())
@@ -141,9 +142,9 @@ class ConditionMetrics:
         for metric, rows in gauges.items():
             self._context.metrics.show(f"{prefix}_{metric}", rows)
 
-    def _object_rows(self, informer: Informer[Any]) -> Iterator[_ObjectRows]:
+    async def _object_rows(self, informer: Informer[Any]) -> AsyncIterator[_ObjectRows]:
         known, found = self._rows.get(informer.kind.name, {}), {}
-        for key, item in informer.items.items():
+        async for key, item in in_turns(tuple(informer.items.items())):
             rows = known.get(key)
             if rows is None or rows.item is not item:
                 rows = self._format(informer.kind, item)

@@ -5,7 +5,6 @@ identity of its immutable `ClusterNode`, which the state replaces when the node,
 `--node-metrics pool` the nodes of a NodePool and capacity type are added up, and the age is that of the oldest.
 """
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -16,9 +15,9 @@ from dovetail.model.resources import Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.observe.metric_table import NODE_LABELS
 from dovetail.ports.metrics import LabelText, Row, label_text
+from dovetail.runtime.concurrency import in_turns
 
 MAX_RESOURCE_TYPES = 16  # per object; further resource names are left out, to bound the number of series
-NODES_PER_TURN = 500  # nodes processed before other tasks get to run
 ALLOCATABLE = "karpenter_nodes_allocatable"
 POD_REQUESTS = "karpenter_nodes_total_pod_requests"
 DAEMON_REQUESTS = "karpenter_nodes_total_daemon_requests"
@@ -28,6 +27,7 @@ OVERHEAD = "karpenter_nodes_system_overhead"
 AGE = "karpenter_nodes_current_lifetime_seconds"
 _GAUGES = (ALLOCATABLE, POD_REQUESTS, DAEMON_REQUESTS, POD_LIMITS, DAEMON_LIMITS, OVERHEAD)
 Usage = tuple[tuple[str, Row, float], ...]  # metric, row, amount
+NodeUsage = tuple[ClusterNode, LabelText, Usage]
 
 
 class NodeMetrics:
@@ -40,17 +40,16 @@ class NodeMetrics:
             name = key.rpartition("/")[2].lower().replace("-", "_")
             if name in NODE_LABELS.split():  # a catalog file may have labels that no metric has
                 self._keys_by_name[name].append(key)
-        self._usage_by_node: dict[str, tuple[ClusterNode, LabelText, Usage]] = {}
+        self._usage_by_node: dict[str, NodeUsage] = {}
 
     async def refresh(self, snapshot: Snapshot) -> None:
         """Compute the gauges."""
         sums: dict[str, defaultdict[Row, float]] = {name: defaultdict(float) for name in _GAUGES}
         ages: defaultdict[Row, float] = defaultdict(float)
-        nodes = [node for node in snapshot.nodes if node.node is not None]
-        for number, node in enumerate(nodes):
-            if number % NODES_PER_TURN == NODES_PER_TURN - 1:
-                await asyncio.sleep(0)
-            labels, usage = self._usage(node)
+        found: dict[str, NodeUsage] = {}
+        async for node in in_turns(node for node in snapshot.nodes if node.node is not None):
+            found[node.name] = self._usage(node)
+            _, labels, usage = found[node.name]
             for metric, row, amount in usage:
                 sums[metric][row] += amount
             created_at = node.node.metadata.creation_timestamp if node.node is not None else None
@@ -60,7 +59,7 @@ class NodeMetrics:
             self._context.metrics.show(metric, rows)
         self._context.metrics.show(AGE, ages)
         self._show_utilization(sums)
-        self._usage_by_node = {node.name: self._usage_by_node[node.name] for node in nodes}
+        self._usage_by_node = found
 
     def _show_utilization(self, sums: Mapping[str, Mapping[Row, float]]) -> None:
         totals: dict[str, defaultdict[str, float]] = {}
@@ -74,13 +73,13 @@ class NodeMetrics:
         }
         self._context.metrics.show("karpenter_cluster_utilization_percent", rows)
 
-    def _usage(self, node: ClusterNode) -> tuple[LabelText, Usage]:
+    def _usage(self, node: ClusterNode) -> NodeUsage:
         known = self._usage_by_node.get(node.name)
         if known is None or known[0] is not node:
             labels = self._labels(node)
             usage = ((metric, (labels, kind), amount) for metric, kind, amount in _amounts(node))
-            known = self._usage_by_node[node.name] = node, labels, tuple(usage)
-        return known[1:]
+            known = node, labels, tuple(usage)
+        return known
 
     def _labels(self, node: ClusterNode) -> LabelText:
         own, labels = {"phase": _phase(node), "managed": str(node.managed).lower()}, node.labels

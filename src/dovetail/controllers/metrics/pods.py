@@ -15,6 +15,7 @@ from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.metrics import Row, label_text
+from dovetail.runtime.concurrency import in_turns
 
 Rows = dict[Row, float]
 NodeState = tuple[tuple[Row, ...], tuple[Pod, ...]]  # rows of all pods of a node, and its pods that do not run yet
@@ -57,15 +58,17 @@ class PodMetrics:
         if clock is not None and clock.schedulable_at is not None:
             observe(f"karpenter_pods_provisioning_{what}_duration_seconds", _seconds(clock.schedulable_at, now))
 
-    def refresh(self, snapshot: Snapshot) -> None:
+    async def refresh(self, snapshot: Snapshot) -> None:
         """Compute the gauges."""
         states: Counter[Row] = Counter()
         unstarted: list[Pod] = []
-        for node in snapshot.nodes:
-            rows, starting = self._node_state(node)
+        found: dict[str, tuple[ClusterNode, NodeState]] = {}
+        async for node in in_turns(snapshot.nodes):
+            found[node.name] = self._node_state(node)
+            rows, starting = found[node.name][1]
             states.update(rows)
             unstarted += starting
-        self._state_by_node = {node.name: self._state_by_node[node.name] for node in snapshot.nodes}
+        self._state_by_node = found
         states.update((self._row(pod, None),) for pod in snapshot.unbound_pods)
         unbound = [pod for pod in snapshot.unbound_pods if pod.active]
         show = self._context.metrics.show
@@ -74,13 +77,12 @@ class PodMetrics:
         self._show_waits("unstarted", (*unbound, *unstarted), snapshot.at)
         self._show_clocks(snapshot.at)
 
-    def _node_state(self, node: ClusterNode) -> NodeState:
+    def _node_state(self, node: ClusterNode) -> tuple[ClusterNode, NodeState]:
         known = self._state_by_node.get(node.name)
         if known is None or known[0] is not node:
             rows = tuple((self._row(pod, node),) for pod in node.pods)
             known = node, (rows, tuple(pod for pod in node.pods if pod.status.phase == "Pending"))
-            self._state_by_node[node.name] = known
-        return known[1]
+        return known
 
     def _row(self, pod: Pod, node: ClusterNode | None) -> str:
         labels = node.labels if node is not None else {}

@@ -11,11 +11,12 @@ from dovetail.model.labels import ZONE
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import Snapshot
+from dovetail.runtime.concurrency import in_turns
 
 PROVISIONER = "provisioner"
 
 
-def measure_provisioning(
+async def measure_provisioning(
     context: ControllerContext, snapshot: Snapshot, plan: ProvisioningPlan, seconds: float
 ) -> None:
     """Record a plan and how long it took."""
@@ -30,12 +31,14 @@ def measure_provisioning(
     metrics.show("karpenter_scheduler_queue_depth", {(PROVISIONER, ""): float(len(found) + len(decided))})
     metrics.show("karpenter_scheduler_unschedulable_pods_count", {(PROVISIONER,): float(len(decided))})
     metrics.show("karpenter_scheduler_ignored_pods_count", {(): float(len(plan.refusals) - len(decided))})
-    zones = Counter(_effective_zones(snapshot, [*placed, *unplaced]))
+    zones: Counter[str] = Counter()
+    async for zone in in_turns(_effective_zones(snapshot, [*placed, *unplaced])):
+        zones[zone] += 1
     rows: dict[tuple[str, ...], float] = {(PROVISIONER, zone): float(number) for zone, number in zones.items()}
     metrics.show("karpenter_scheduler_pending_pods_by_effective_zone_count", rows)
     backing_off = Counter(pool for pool, _ in plan.backoffs)
     metrics.show("dovetail_nodepools_launch_backoffs", {(pool,): float(n) for pool, n in backing_off.items()})
-    for pod, schedulable in (*((pod, True) for pod in placed), *((pod, False) for pod in unplaced)):
+    async for pod, schedulable in in_turns((*((pod, True) for pod in placed), *((pod, False) for pod in unplaced))):
         waited = context.pod_clocks.decide(pod.metadata.uid, context.clock.now(), schedulable=schedulable)
         if waited is not None:
             metrics.observe("karpenter_pods_scheduling_decision_duration_seconds", waited)
