@@ -22,16 +22,20 @@ from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rej
 from dovetail.controllers.traces import PlanSpans, command_facts
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods.single_node import SingleNode
+from dovetail.core.disruption.next_removals import next_removals
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import VALIDATION_DELAY, MethodPlan, Planner, plan_methods
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
+from dovetail.core.lifecycle.drain import removed_next_patch
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.refusal import Refusal, RefusalCode
+from dovetail.model.snapshot import ClusterNode
 from dovetail.model.unreadable_objects import UnreadableIndex
+from dovetail.ports.errors import WorldError
 from dovetail.ports.tracing import SpanRef, TraceSpan
-from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.concurrency import for_each, guarded
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
@@ -129,10 +133,28 @@ class DisruptionController:
             self._publish(plan, context)
             started = await self._start(plan.commands, context, refusals_by_method)
             if started:
+                await self._mark_next_removals()
                 span.set(outcome="started", commands=started, reason=plan.method.reason, method=plan.method.name)
                 return True
+        await self._mark_next_removals()
         span.set(outcome="nothing to start", commands=0)
         return False
+
+    async def _mark_next_removals(self) -> None:
+        """Taint the nodes that consolidation deletes next, and no others; the taint is only a hint to the scheduler."""
+        context = await self._new_pass()
+        names = next_removals(context)
+        with suppress(WorldError):  # the next pass tries again
+            await for_each(partial(self._mark_next_removal, names), context.snapshot.nodes)
+
+    async def _mark_next_removal(self, names: frozenset[str], node: ClusterNode) -> None:
+        if node.node is None or node.claim is None or not self._context.manages(node.claim):
+            return
+        if node.leaving or node.record is not None:
+            return
+        patch = removed_next_patch(node.node, wanted=node.name in names)
+        if patch:
+            await self._context.patch_node(node.node, patch)
 
     async def _plan(self, context: PassContext) -> list[MethodPlan]:
         """Return the plan of each method, up to the first one whose commands need no validation."""

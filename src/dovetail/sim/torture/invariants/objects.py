@@ -119,6 +119,12 @@ class NodeView:
         taints = self.plain["spec"].get("taints") or ()
         return any(each["key"].startswith("karpenter.sh/disrupt") for each in taints)
 
+    @property
+    def is_removed_next(self) -> bool:
+        """Whether it has the taint of nodes that consolidation deletes next."""
+        taints = self.plain["spec"].get("taints") or ()
+        return any(each["key"] == "dovetail.sh/removed-next" for each in taints)
+
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain no longer waits for a pod that is overdue by this much."""
