@@ -5,6 +5,7 @@ from dataclasses import replace
 from dovetail.cli import torture
 from dovetail.controllers import (
     command_steps,
+    disruption,
     disruption_queue,
     eviction_queue,
     garbage_collection,
@@ -188,6 +189,10 @@ def the_grace_period_of_consolidation_is_ignored(patch):
 
 def the_cool_down_of_moved_pods_is_ignored(patch):
     patch.setattr(consolidation, "cool_down", lambda *_: OVER)
+
+
+def all_nodes_are_marked_as_removed_next(patch):
+    patch.setattr(disruption, "next_removals", lambda found: {node.name for node in found.snapshot.nodes})
 
 
 def destinations_inside_their_grace_period_are_used(patch):
