@@ -51,7 +51,7 @@ def test_every_code_has_words(code):
         other=ObjectRef("nodeclaim", "b"),
         reason=Reason.DRIFTED,
         budget=BUDGET,
-        small_saving=SmallSaving(saving=0.1, required=0.2, evictions=2, min_savings="60%"),
+        small_saving=SmallSaving(saving=0.1, required=0.2, evictions=2, min_savings="60%", turnover=0.4),
         limits="cpu limit 4",
         command="c0ffee",
         setting="setting",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from dovetail.cli import torture
 from dovetail.controllers import (
     command_steps,
+    disruption,
     disruption_queue,
     eviction_queue,
     garbage_collection,
@@ -196,6 +197,10 @@ def nodes_are_never_opened(patch):
         return None
 
     patch.setattr(node_opening.NodeOpening, "reconcile", reconcile)
+
+
+def all_nodes_are_marked_as_removed_next(patch):
+    patch.setattr(disruption, "next_removals", lambda found: {node.name for node in found.snapshot.nodes})
 
 
 def destinations_inside_their_grace_period_are_used(patch):

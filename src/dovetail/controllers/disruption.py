@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.disruption_events import DisruptionEvents
@@ -22,18 +23,23 @@ from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rej
 from dovetail.controllers.traces import PlanSpans, command_facts
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods.single_node import SingleNode
+from dovetail.core.disruption.next_removals import next_removals
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import VALIDATION_DELAY, MethodPlan, Planner, plan_methods
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
+from dovetail.core.lifecycle.drain import removed_next_patch
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import RECORD_ANNOTATION
+from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.refusal import Refusal, RefusalCode
+from dovetail.model.snapshot import ClusterNode
 from dovetail.model.unreadable_objects import UnreadableIndex
+from dovetail.ports.errors import WorldError
 from dovetail.ports.tracing import SpanRef, TraceSpan
-from dovetail.runtime.concurrency import guarded, timed
+from dovetail.runtime.concurrency import for_each, guarded, timed
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
@@ -132,10 +138,31 @@ class DisruptionController:
             await self._publish(plan, context)
             started = await self._start(plan.commands, context, refusals_by_method)
             if started:
+                await self._mark_next_removals(context)
                 span.set(outcome="started", commands=started, reason=plan.method.reason, method=plan.method.name)
                 return True
+        await self._mark_next_removals(context)
         span.set(outcome="nothing to start", commands=0)
         return False
+
+    async def _mark_next_removals(self, context: PassContext) -> None:
+        """Taint the nodes that consolidation deletes next, and no others; the taint is only a hint to the scheduler."""
+        names = frozenset[str]()
+        if any(pool.min_savings is not None for pool in context.snapshot.nodepools.values()):
+            context = await self._new_pass()
+            names = await self._context.compute.run(partial(next_removals, context))
+        patches = [
+            (node.node, patch)
+            for node in context.snapshot.nodes
+            if node.node is not None and (patch := self._removed_next_patch(node, node.node, names))
+        ]
+        with suppress(WorldError):  # the next pass tries again
+            await for_each(lambda each: self._context.patch_node(*each), patches)
+
+    def _removed_next_patch(self, node: ClusterNode, value: Node, names: frozenset[str]) -> dict[str, Any]:
+        if node.claim is None or node.leaving or node.record is not None or not self._context.manages(node.claim):
+            return {}
+        return removed_next_patch(value, wanted=node.name in names)
 
     async def _plan(self, context: PassContext) -> list[MethodPlan]:
         """Return the plan of each method, up to the first one whose commands need no validation."""

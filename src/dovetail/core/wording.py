@@ -159,7 +159,8 @@ def _small_saving(r: Refusal) -> str:
     small = r.small_saving
     together = f" together with {r.count - 1} more" if r.count > 1 else ""
     evictions = f"{small.evictions} eviction{'s' * (small.evictions != 1)}"
-    threshold = f"the threshold of ${small.required:.3f}/h (minSavings {small.min_savings} of nodepool {r.nodepool})"
+    setting = f"minSavings {small.min_savings} of nodepool {r.nodepool}, turnover {small.turnover:.0%}"
+    threshold = f"the threshold of ${small.required:.3f}/h ({setting})"
     return f"saves ${small.saving:.3f}/h{together} for {evictions}: below {threshold}"
 
 

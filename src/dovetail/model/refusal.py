@@ -145,7 +145,8 @@ class SmallSaving(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     saving: float
     required: float
     evictions: int
-    min_savings: str  # as it is written: "60%"
+    min_savings: str  # of the NodePool: "60%"
+    turnover: float  # that the percentage is multiplied by
 
 
 class FailedConstraint(msgspec.Struct, frozen=True, gc=False):

@@ -27,7 +27,7 @@ from dovetail.model.repair import ProviderRepairPolicy
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Quantity, Resources, add, subtract
 from dovetail.model.storage import Storage
-from dovetail.model.taints import CORDON, Taint, is_ephemeral
+from dovetail.model.taints import CORDON, REMOVED_NEXT_TAINT, Taint, is_ephemeral
 from dovetail.model.unreadable_objects import UnreadableEntry, UnreadableIndex
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -144,10 +144,12 @@ class ClusterNode:
 
     @lazy
     def taints(self) -> tuple[Taint, ...]:
-        """Its taints without those that it loses while it starts."""
+        """Its taints without those that it loses while it starts, and without the hint that it is removed next."""
         if self.claim is None:
             return self.node.spec.taints if self.node is not None else ()
         written = self.node.spec.taints if self.node is not None and self.registered else self.claim.spec.taints
+        if any(taint.matches(REMOVED_NEXT_TAINT) for taint in written):
+            written = tuple(taint for taint in written if not taint.matches(REMOVED_NEXT_TAINT))
         if self.initialized:
             return written
         passing = self.claim.spec.startup_taints

@@ -79,6 +79,8 @@ def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> T
 
 DISRUPTED_TAINT = Taint("karpenter.sh/disrupted", effect=NO_SCHEDULE)
 DISRUPTION_TAINT = Taint("karpenter.sh/disruption", "disrupting", NO_SCHEDULE)  # the v1beta1 spelling
+REMOVED_NEXT_TAINT = Taint("dovetail.sh/removed-next", effect=PREFER_NO_SCHEDULE)
+"""On nodes that consolidation will delete next, so that kube-scheduler prefers others for the pods it evicts."""
 CORDON = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 UNREGISTERED_TAINT = Taint("karpenter.sh/unregistered", effect=NO_EXECUTE)
 CLOSED_TAINT = Taint("dovetail.sh/closed", effect=NO_SCHEDULE)  # until the pods it was launched for are nominated

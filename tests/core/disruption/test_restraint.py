@@ -16,6 +16,7 @@ from dovetail.core.verdict_wording import verdict_line
 from dovetail.core.wording import message
 from dovetail.model.refusal import RefusalCode
 
+RECENTLY = timedelta(minutes=10)  # after the cool-down
 HOUR = timedelta(hours=1)
 COOL_DOWN = timedelta(minutes=2)
 TYPES = (SMALL, LARGE)
@@ -26,39 +27,40 @@ def pools(**disruption):
     return [free(template=ON_DEMAND, **disruption)]
 
 
-def settled(name, on, cpu="500m", age=HOUR, **fields):
+def settled(name, on, cpu="500m", age=RECENTLY, **fields):
     """A pod that was created, and bound, this long ago."""
     return running(name, on, cpu, metadata={"creationTimestamp": stamped(NOON - age)}, **fields)
 
 
-def half_empty(**disruption):
-    """A node of $1 whose only pod fits a node of $0.50: the move saves half of what the pod costs."""
-    return cluster(worker("a", settled("x", "a", "1900m")), pools=pools(**disruption), types=TYPES)
+def half_empty(age=RECENTLY, **disruption):
+    """A node of $1 whose only pod requests 47.5% of it and fits a node of $0.50."""
+    return cluster(worker("a", settled("x", "a", "1900m", age)), pools=pools(**disruption), types=TYPES)
 
 
 def uneven(**disruption):
-    """Two nodes of $1: the pod of `a` has room on `b`, beside three others. The average pod costs $0.50."""
+    """Two nodes of $1: the pod of `a` has room on `b`, beside three others. Each costs $0.125."""
     others = [settled(f"y{each}", "b") for each in range(3)]
     return cluster(worker("a", settled("x", "a")), worker("b", *others), pools=pools(**disruption), types=TYPES)
 
 
-@pytest.mark.parametrize("written", [None, "0%", "1%", "50%"])
+@pytest.mark.parametrize("written", [None, "0%", "1%", "105%"])
 def test_a_replacement_that_saves_as_much_as_required_is_launched(written):
     restraint = {} if written is None else {"minSavings": written}
     assert planned(half_empty(**restraint)) == [("single-node", ["a"])]
 
 
 def test_a_replacement_that_saves_less_than_required_is_refused_with_the_figures():
-    found = half_empty(minSavings="60%")
+    found = half_empty(minSavings="120%")
     refusal = said(found, "single-node", "a")
     assert taken(found) == []
     assert refusal.code == "SavesTooLittle"
     assert message(refusal) == (
-        "saves $0.500/h for 1 eviction: below the threshold of $0.600/h (minSavings 60% of nodepool default)"
+        "saves $0.500/h for 1 eviction: below the threshold of $0.570/h "
+        "(minSavings 120% of nodepool default, turnover 100%)"
     )
 
 
-@pytest.mark.parametrize(("written", "expected"), [("200%", ["a"]), ("201%", [])])
+@pytest.mark.parametrize(("written", "expected"), [("800%", ["a"]), ("801%", [])])
 def test_a_node_may_go_if_its_price_is_worth_its_evictions(written, expected):
     assert taken(uneven(minSavings=written)) == expected
 
@@ -67,21 +69,21 @@ def test_the_first_of_two_pods_of_a_deleted_node_saves_as_much_as_both():
     two = cluster(
         worker("a", settled("x", "a"), settled("z", "a")),
         worker("b", *(settled(f"y{each}", "b") for each in range(4))),
-        pools=pools(minSavings="150%"),
+        pools=pools(minSavings="400%"),
         types=TYPES,
     )
-    assert taken(two) == ["a"]  # $1 for two evictions; six pods cost $2, so $1 is required
-    assert taken(replace(two, nodepools={"default": pools(minSavings="151%")[0]})) == []
+    assert taken(two) == ["a"]  # $1 for two evictions; six pods cost $0.75
+    assert taken(replace(two, nodepools={"default": pools(minSavings="401%")[0]})) == []
 
 
 def test_pods_count_by_their_eviction_cost():
-    """A pod of priority 2^25 counts twice: of five units the node has two, and $2 * 2/5 * 130% exceeds its price."""
+    """A pod of priority 2^25 counts twice: of five units the node has two, and $0.5 * 2/5 * 501% exceeds its price."""
     others = [settled(f"y{each}", "b") for each in range(3)]
     nodes = [worker("a", settled("x", "a", spec=CRITICAL)), worker("b", *others)]
-    found = cluster(*nodes, pools=pools(minSavings="130%"), types=TYPES)
+    found = cluster(*nodes, pools=pools(minSavings="501%"), types=TYPES)
     assert taken(found) == []
-    assert said(found, "single-node", "a").small_saving.required == pytest.approx(1.04)
-    assert taken(uneven(minSavings="130%")) == ["a"]
+    assert said(found, "single-node", "a").small_saving.required == pytest.approx(1.002)
+    assert taken(uneven(minSavings="501%")) == ["a"]
 
 
 def in_zone(zone):
@@ -89,8 +91,8 @@ def in_zone(zone):
 
 
 @pytest.mark.parametrize(("restraint", "first"), [({}, "a"), ({"minSavings": "30%"}, "b")])
-def test_the_move_that_saves_most_beyond_what_its_evictions_require_goes_first(restraint, first):
-    """`a` saves $1.50 for ten evictions, `b` $1 for one; the average of eleven pods costs $0.36."""
+def test_the_move_that_saves_most_for_its_evictions_goes_first(restraint, first):
+    """`a` saves $1.50 for ten evictions, `b` $1 for one."""
     dear = {"type_": "m.dear", "size": ("8", "32Gi")}
     many = [settled(f"x{each}", "a", "190m", memory="256Mi", spec=in_zone("zone-a")) for each in range(10)]
     one = settled("y", "b", "3", spec=in_zone("zone-b"))
@@ -103,12 +105,34 @@ def test_the_move_that_saves_most_beyond_what_its_evictions_require_goes_first(r
 def test_sets_of_nodes_are_refused_with_the_figures():
     small = [worker(name, settled(f"p{name}", name, "900m"), type_="m.small", size=("2", "8Gi")) for name in "ab"]
     types = (SMALL, instance_type("m.cheap", "2", "8Gi", 0.45))
-    refusal = said(cluster(*small, pools=pools(minSavings="60%"), types=types), "multi-node", "b")
+    refusal = said(cluster(*small, pools=pools(minSavings="130%"), types=types), "multi-node", "b")
     assert message(refusal) == (
         "saves $0.550/h together with 1 more for 2 evictions: "
-        "below the threshold of $0.600/h (minSavings 60% of nodepool default)"
+        "below the threshold of $0.585/h (minSavings 130% of nodepool default, turnover 100%)"
     )
-    assert planned(cluster(*small, pools=pools(minSavings="50%"), types=types))[0] == ("multi-node", ["a", "b"])
+    assert planned(cluster(*small, pools=pools(minSavings="120%"), types=types))[0] == ("multi-node", ["a", "b"])
+
+
+@pytest.mark.parametrize(("written", "expected"), [("263%", ["a"]), ("264%", [])])
+def test_evictions_cost_less_where_pods_stay(written, expected):
+    """No pod was bound within the last hour, so 40% of it is required: $0.475 * 40% * 263% is $0.4997."""
+    assert taken(half_empty(age=HOUR, minSavings=written)) == expected
+
+
+@pytest.mark.parametrize(("young", "turnover"), [(0, 0.4), (1, 0.4), (2, 0.5), (3, 0.75), (4, 1.0)])
+def test_turnover_is_the_share_of_pods_that_were_bound_within_the_last_hour(young, turnover):
+    ages = [RECENTLY] * young + [HOUR] * (4 - young)
+    on_b = [settled(f"y{each}", "b", age=age) for each, age in enumerate(ages[1:])]
+    nodes = [worker("a", settled("x", "a", age=ages[0])), worker("b", *on_b)]
+    small = said(cluster(*nodes, pools=pools(minSavings="9999%"), types=TYPES), "single-node", "a").small_saving
+    assert small.turnover == pytest.approx(turnover)
+    assert small.required == pytest.approx(99.99 * 0.125 * turnover)
+
+
+def test_a_pass_is_made_when_pods_no_longer_count_as_turnover():
+    assert next_wakeup(half_empty(minSavings="200%"), {}) == NOON + HOUR - RECENTLY
+    assert next_wakeup(half_empty(), {}) is None
+    assert next_wakeup(half_empty(age=HOUR, minSavings="200%"), {}) is None
 
 
 def test_empty_nodes_are_not_restrained():
@@ -155,19 +179,19 @@ def test_daemons_do_not_cool_down():
 
 
 def test_a_command_is_validated_against_the_prices_of_then():
-    before = half_empty(minSavings="50%")
+    before = half_empty(minSavings="105%")
     (command,) = plan_disruption(before).commands
     assert revalidate(command, PassContext(before)) == command
-    after = replace(before, nodepools={"default": pools(minSavings="51%")[0]})
+    after = replace(before, nodepools={"default": pools(minSavings="106%")[0]})
     refusal = revalidate(command, PassContext(after))
     assert refusal.code is RefusalCode.SIMULATION_CHANGED
     assert refusal.cause.code is RefusalCode.SAVES_TOO_LITTLE
 
 
 def test_explain_and_plan_say_why():
-    found = half_empty(minSavings="60%")
+    found = half_empty(minSavings="120%")
     explained = explain_node(found.nodes[0], PassContext(found))
     line = verdict_line(explained.verdict, NOON)
-    assert "saves $0.500/h for 1 eviction: below the threshold of $0.600/h" in line
+    assert "saves $0.500/h for 1 eviction: below the threshold of $0.570/h" in line
     (blocked,) = summarize(plan_disruption(found, thorough=True), found).blocked
     assert blocked.what.startswith("saves $0.500/h for 1 eviction")

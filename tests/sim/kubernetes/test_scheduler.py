@@ -58,6 +58,23 @@ def test_the_emptiest_node_wins_and_ties_go_by_name():
     assert bindings([node("b"), node("a")], [pod("1"), pod("2"), pod("3", cpu="2"), pod("4")]) == ["a", "b", "a", "b"]
 
 
+def avoided(name, *keys):
+    plain = node(name)
+    plain["spec"] = {"taints": [{"key": key, "effect": "PreferNoSchedule"} for key in keys]}
+    return plain
+
+
+def test_a_prefer_no_schedule_taint_weighs_more_than_room():
+    nodes = [avoided("a", "leaving"), avoided("b", "leaving", "slow"), node("c")]
+    pods = [pod("1", cpu="3"), pod("2"), pod("3"), pod("4", cpu="3"), pod("5")]
+    assert bindings(nodes, pods) == ["c", "c", "a", "a", "b"]
+
+
+def test_a_tolerated_prefer_no_schedule_taint_does_not_count():
+    tolerant = {"tolerations": [{"key": "leaving", "operator": "Exists"}]}
+    assert bindings([avoided("a", "leaving"), node("b")], [pod("1"), pod("2", **tolerant)]) == ["b", "a"]
+
+
 def test_a_pod_that_is_too_large_says_what_is_short():
     (message,) = bindings([node("a"), node("b")], [pod("big", cpu="5")])
     assert message == "0/2 nodes are available: 2 Insufficient cpu."

@@ -137,8 +137,8 @@ class Candidate:
 
     @lazy
     def order(self) -> tuple[float, str]:
-        """Sort key: lowest weight first; in Balanced NodePools the highest price per disruption cost. Ties by name."""
-        if self.pool.consolidation_policy == "Balanced":
+        """Sort key: lowest weight first; with Balanced or minSavings, highest price per disruption cost; by name."""
+        if self.pool.consolidation_policy == "Balanced" or self.pool.min_savings is not None:
             return -self.price / self.cost, self.name
         return self.weight, self.name
 

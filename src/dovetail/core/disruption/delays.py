@@ -22,6 +22,8 @@ from dovetail.model.reason import ACTIONS_BY_REASON, Reason
 ZERO = timedelta()
 COOL_DOWN = timedelta(minutes=2)
 """How long consolidation leaves a pod alone after it was bound, in NodePools with minSavings."""
+TURNOVER_WINDOW = timedelta(hours=1)
+"""How long a pod counts as turnover after it was bound; see `core.disruption.restraint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +120,16 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
 
 def cool_down(pool: NodePool, pods: Iterable[Pod], now: datetime) -> DelayState:
     """`COOL_DOWN` since the last of these pods was bound; over without minSavings."""
-    if pool.min_savings is None:
-        return OVER
-    bound = (bound_at(pod) for pod in pods if pod.reschedulable)
-    latest = max((at for at in bound if at is not None), default=None)
+    latest = last_bound_at(pool, pods)
     return OVER if latest is None else elapsed(latest, COOL_DOWN, now)
+
+
+def last_bound_at(pool: NodePool, pods: Iterable[Pod]) -> datetime | None:
+    """When the last of these pods was bound; None without minSavings, where it does not matter."""
+    if pool.min_savings is None:
+        return None
+    bound = (bound_at(pod) for pod in pods if pod.reschedulable)
+    return max((at for at in bound if at is not None), default=None)
 
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:

@@ -19,14 +19,17 @@ import msgspec
 from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, allowance, budget_refusal, count_nodes
 from dovetail.core.disruption.candidates import Candidate, CandidateCache, find_candidates, node_price
 from dovetail.core.disruption.delays import (
+    COOL_DOWN,
+    TURNOVER_WINDOW,
     consolidation_wait,
     consolidation_window,
-    cool_down,
     drift_wait,
+    elapsed,
     emptiness_wait,
     expiration_wait,
     grace_wait,
     has_grace,
+    last_bound_at,
 )
 from dovetail.core.disruption.drift import Loops, find_loops
 from dovetail.core.disruption.simulation_cache import SimulationCache, SimulationInputs
@@ -85,14 +88,24 @@ def _node_edges(node: ClusterNode, claim: NodeClaim, pool: NodePool, now: dateti
         until = wait(pool, claim, now).until
         if until is not None:
             yield until
-    cooled_at = cool_down(pool, node.pods, now).until
-    if cooled_at is not None:
-        yield cooled_at
+    bound_at = last_bound_at(pool, node.pods)
+    for span in (COOL_DOWN, TURNOVER_WINDOW) if bound_at is not None else ():
+        until = elapsed(bound_at, span, now).until
+        if until is not None:
+            yield until
     for pod in node.pods:
         if pod.metadata.annotations:
             protected = protection(pod, now)
             if protected.active and protected.until is not None:
                 yield protected.until
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionPrice:
+    """What minSavings is a percentage of; see `core.disruption.restraint`."""
+
+    dollars: float  # an hour, for each unit of eviction cost
+    turnover: float
 
 
 @dataclass
@@ -107,7 +120,7 @@ class PassContext:
     """Shared with earlier passes, which it is updated from."""
     consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
     """By node: why consolidation refuses it. Multi-node and single-node consolidation share the answer."""
-    eviction_prices: dict[str, float] = field(default_factory=dict)
+    eviction_prices: dict[str, EvictionPrice] = field(default_factory=dict)
     """By NodePool: see `core.disruption.restraint`."""
     _counts: dict[str, NodeCounts] = field(default_factory=dict)
     _allowances: dict[tuple[str, Reason], BudgetAllowance] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from dovetail.model.pod import Pod, spec_requests
 from dovetail.model.resources import CPU, MEMORY, ZERO
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.storage import PersistentVolumeClaim, VolumeAttachment
-from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
+from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, REMOVED_NEXT_TAINT, tolerates
 
 STUCK_AFTER = timedelta(minutes=1)
 """How long after its deletion timestamp a pod is still waited for."""
@@ -194,6 +194,15 @@ def undo_drain_patch(node: Node) -> dict[str, Any]:
     if node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS) == "karpenter":
         patch["metadata"] = {"labels": {EXCLUDE_FROM_LOAD_BALANCERS: None}}
     return patch
+
+
+def removed_next_patch(node: Node, *, wanted: bool) -> dict[str, Any]:
+    """Adds or removes the taint of nodes that consolidation deletes next; empty if nothing has to change."""
+    others = [taint for taint in node.spec.taints if not taint.matches(REMOVED_NEXT_TAINT)]
+    if wanted == (len(others) < len(node.spec.taints)):
+        return {}
+    taints = (*others, REMOVED_NEXT_TAINT) if wanted else others
+    return {"spec": {"taints": [wire(taint) for taint in taints]}}
 
 
 MOST_NAMED = 5

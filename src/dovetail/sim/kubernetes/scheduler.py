@@ -1,7 +1,8 @@
 """A simulated kube-scheduler: binds pending pods to fitting nodes, or sets the PodScheduled condition with the reasons.
 
 It shares no code with the solver in `core`, so that each can be tested against the other. Pods are scheduled by
-priority, then age. Among the fitting nodes the least allocated one is chosen, ties by name. Preemption and volumes are
+priority, then age. Among the fitting nodes those without PreferNoSchedule taints come first, then the least allocated
+one, then the first by name. Preemption and volumes are
 not implemented.
 
 An unschedulable pod is retried only after a change that may make it fit, as with the queueing hints of kube-scheduler:
@@ -198,24 +199,29 @@ class SimulatedScheduler(SimulatedController[str]):
         return scheduler_node if not why_not else None
 
     def _choose(self, demand: PodDemand, shape: str) -> tuple[SchedulerNode | None, str]:
-        """The least allocated node that accepts the pod; nodes that are fuller than the best so far are not checked.
+        """The node that accepts the pod and has the fewest PreferNoSchedule taints, then the least allocated.
+
+        kube-scheduler adds up scores, and that of taints weighs more than those of resources together. Nodes that rank
+        behind the best so far are not checked.
 
         During a cycle nodes only fill up, so a node that refused a pod refuses all later pods of the same shape.
         """
         nodes, refusals = self._open_nodes.get(shape) or (self.scheduler_nodes.sorted_nodes(), [])
         best: SchedulerNode | None = None
+        lowest = (0, 0.0)
         affinity = InterPodAffinity(demand.pod, self.scheduler_nodes)
         still_open: list[SchedulerNode] = []
         affinity_refusals: list[list[str]] = []
         for scheduler_node in nodes:
-            if best is None or scheduler_node.load < best.load:
+            rank = (scheduler_node.avoided_by(demand.pod) if scheduler_node.soft_taints else 0, scheduler_node.load)
+            if best is None or rank < lowest:
                 if why := refusal(demand, scheduler_node):
                     refusals.append(why)
                     continue
                 if why_not := affinity.refusal(scheduler_node):
                     affinity_refusals.append([why_not])
                 else:
-                    best = scheduler_node
+                    best, lowest = scheduler_node, rank
             still_open.append(scheduler_node)
         if shape:
             self._open_nodes[shape] = still_open, refusals

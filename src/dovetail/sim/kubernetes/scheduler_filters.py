@@ -40,6 +40,7 @@ class SchedulerNode:
     free: dict[str, int] = field(default_factory=dict)  # nano units; negative for an overcommitted resource
     load: float = 0.0
     """Requested cpu plus requested memory, each as a share of allocatable; the scheduler prefers low values."""
+    soft_taints: tuple[Taint, ...] = ()
 
     def update(self, node: Node) -> None:
         """Replace the node; recompute the free resources if its allocatable changed."""
@@ -49,6 +50,11 @@ class SchedulerNode:
             self.free = dict(self.allocatable)
             self._subtract(requested)
         self.node = node
+        self.soft_taints = tuple(taint for taint in node.spec.taints if taint.effect == PREFER_NO_SCHEDULE)
+
+    def avoided_by(self, pod: Pod) -> int:
+        """The number of PreferNoSchedule taints that the pod does not tolerate; the scheduler prefers low values."""
+        return sum(not tolerates(pod.spec.tolerations, taint) for taint in self.soft_taints)
 
     def add_pod(self, pod: Pod, request: Mapping[str, int]) -> None:
         """Add a pod and subtract its requests from the free resources."""

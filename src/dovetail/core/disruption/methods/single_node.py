@@ -1,10 +1,11 @@
 """Single-node consolidation: deletes one node, or replaces it by a cheaper one.
 
-Every candidate is simulated, and the move with the largest saving is taken, not the first that works. What minSavings
-requires for its evictions is subtracted from the saving before moves are compared. The drain and the launch of the
-replacement are checked for the best moves only, because these checks are expensive.
+Every candidate is simulated, and the best move is taken, not the first that works: the one that saves most, or with
+minSavings the one that saves most for its evictions. The drain and the launch of the replacement are checked for the
+best moves only, because these checks are expensive.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -48,7 +49,7 @@ class SingleNode:
         return consolidation_refusals(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """The move that saves most; among equals the least disruptive one."""
+        """The best move; among equals the least disruptive one."""
         budget_tracker = context.budget_tracker(self.reason)
         refusals: list[Refusal] = []
         moves: list[Move] = []
@@ -65,16 +66,16 @@ class SingleNode:
 
 
 class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A node that can be removed, its replacement before `narrow_to_cheaper`, and what it saves, in dollars an hour."""
+    """A node that can be removed, its replacement before `narrow_to_cheaper`, and what the move is worth."""
 
     candidate: Candidate
     draft: Draft | None
-    surplus: float  # the saving less what minSavings requires
+    worth: tuple[float, float]  # the saving over what minSavings requires, and the saving
 
 
 def _best(moves: list[Move], refusals: list[Refusal], context: PassContext) -> Move | None:
-    """The move that saves most of those that can start now. Moves that cannot are taken from `moves` and refused."""
-    for move in sorted(moves, key=lambda move: -move.surplus):
+    """The best move of those that can start now. Moves that cannot are taken from `moves` and refused."""
+    for move in sorted(moves, key=lambda move: move.worth, reverse=True):
         refusal = _start_refusal(move, context)
         if refusal is None:
             return move
@@ -100,7 +101,8 @@ def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: 
     refusal = savings_refusal((candidate,), saved, context)
     if refusal is not None:
         return refusal
-    move = Move(candidate, removal.draft, saved - required_saving((candidate,), context))
+    required = required_saving((candidate,), context)
+    move = Move(candidate, removal.draft, (saved / required if required > 0 else math.inf, saved))
     if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
         return Refusal(RefusalCode.NOT_BALANCED, candidate.ref)
     return move

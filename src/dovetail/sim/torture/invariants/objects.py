@@ -125,6 +125,12 @@ class NodeView:
         """Whether it has the taint that keeps it closed for the pods it was launched for."""
         return any(each["key"] == CLOSED for each in self.plain["spec"].get("taints") or ())
 
+    @property
+    def is_removed_next(self) -> bool:
+        """Whether it has the taint of nodes that consolidation deletes next."""
+        taints = self.plain["spec"].get("taints") or ()
+        return any(each["key"] == "dovetail.sh/removed-next" for each in taints)
+
 
 STUCK_AFTER = timedelta(seconds=60)
 """A drain no longer waits for a pod that is overdue by this much."""

@@ -1,7 +1,8 @@
 """Invariants on what remains: no leftover disruption marks, and a settled cluster once faults have ended.
 
 A mark is a disruption taint, the condition DisruptionReason or a command record. It belongs to the command recorded on
-the NodeClaim, or to a deletion. A crash can leave other marks, and the next leader has to remove them.
+the NodeClaim, or to a deletion. A crash can leave other marks, and the next leader has to remove them. The taint of
+nodes that consolidation deletes next is a mark as well; it belongs to a NodePool with minSavings.
 
 After the end of all faults the runner waits until the cluster is settled: every pod runs, every NodeClaim has a ready
 node, no instance, NodeClaim or mark is left over, and no deletion is in progress.
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, POD
 from dovetail.sim.torture.fault_injector import leaked_instances
 from dovetail.sim.torture.invariants.base import Invariant
+from dovetail.sim.torture.invariants.disruption_settings import is_restrained
 from dovetail.sim.torture.invariants.objects import ClaimView, NodeView
 from dovetail.sim.torture.invariants.observer import Observer, Violation
 from dovetail.sim.torture.invariants.readers import COMMAND
@@ -43,7 +45,10 @@ class NoLeftoverTaints(Invariant):
         node = self.observer.node_of(claim)
         if claim.deleting or node is None or node.value.deleting or COMMAND in claim.annotations:
             return False
-        return node.value.has_disruption_taint or "DisruptionReason" in claim.conditions
+        if node.value.has_disruption_taint or "DisruptionReason" in claim.conditions:
+            return True
+        restrained = any(map(is_restrained, self.observer.versions(claim.pool, self.observer.now)))
+        return node.value.is_removed_next and not restrained
 
 
 PODS = "every pod runs in the end"
