@@ -109,8 +109,8 @@ def finalizers_of_drained_nodes_are_never_removed(patch):
 def nothing_is_launched_for_evicted_pods(patch):
     real = provisioner.plan_provisioning
 
-    def forgetful(snapshot, **kept):
-        plan = real(snapshot, **kept)
+    def forgetful(snapshot, options, **kept):
+        plan = real(snapshot, options, **kept)
         return replace(plan, launches=plan.launches if not snapshot.nodes else ())
 
     patch.setattr(provisioner, "plan_provisioning", forgetful)
