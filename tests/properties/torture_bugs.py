@@ -200,7 +200,8 @@ def nodes_are_never_opened(patch):
 
 
 def all_nodes_are_marked_as_removed_next(patch):
-    patch.setattr(disruption, "next_removals", lambda found: {node.name for node in found.snapshot.nodes})
+    real = disruption.removed_next_patch
+    patch.setattr(disruption, "removed_next_patch", lambda node, **_: real(node, wanted=True))
 
 
 def destinations_inside_their_grace_period_are_used(patch):

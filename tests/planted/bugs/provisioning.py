@@ -33,8 +33,8 @@ BUGS = (
         id="chosen-nodes-ignore-other-pods",
         says="A node is chosen by price although the anti-affinity of a running pod keeps its pods out.",
         file="core/scheduling/placement.py",
-        before=" or not rules(levels(shape)[0]).unconstrained for _, shape in pods):\n",
-        after=" for _, shape in pods):\n",
+        before=" or not rules(each[0]).unconstrained for each in levels):\n",
+        after=" for each in levels):\n",
         tests=("tests/core/provisioning/test_node_sizing.py",),
     ),
     Bug(
