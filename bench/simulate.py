@@ -58,8 +58,8 @@ def show(name: str, figures: dict[str, Any]) -> None:
     for row in figures["days"]:
         print(f"{row['day']:4}{row['processor']:13.1f}{row['clock']:9.1f}{DAY / row['processor']:17,.0f}")
     print(
-        f"{figures['nodes']['most']} nodes at most, {figures['nodes']['born']} born, {figures['nodes']['gone']} gone,"
-        f" {figures['evictions']} evictions, {figures['apiCalls']:,} API calls"
+        "{most} nodes at most, {launched} launched, {removed} removed,".format_map(figures["nodes"]),
+        f"{figures['evictions']} evictions, {figures['apiCalls']:,} API calls",
     )
     print(f"a month takes {figures['month']:.0f} s\n")
 
