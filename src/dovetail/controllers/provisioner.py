@@ -1,9 +1,9 @@
 """Launches NodeClaims for pending pods.
 
 Triggers are batched (`--batch-idle-duration`, `--batch-max-duration`), so that one plan serves a whole Deployment. The
-provisioner never binds pods: kube-scheduler does that once the nodes are ready, and `node_opening` has told it which
-pods each node was planned for. Pods that cannot be scheduled get a
-`FailedScheduling` event, and planning is triggered again every ten seconds while any pod is pending.
+provisioner never binds pods: kube-scheduler does that once the nodes are ready, and `node_opening` nominates the pods
+that each node was planned for. Pods that cannot be scheduled get a `FailedScheduling` event, and planning is triggered
+again every ten seconds while any pod is pending.
 
 Failed launches are recorded in an annotation of the NodePool, which `core.provisioning.launch_backoff` reads to decide
 when the next launch may be tried. The record is written before the failed claim is deleted, and a failure that is

@@ -76,7 +76,7 @@ BUGS = (
     ),
     Bug(
         id="closed-for-running-pods",
-        says="A node that replaces others starts closed, for pods that run and that nobody can nominate.",
+        says="A node that replaces others starts closed, for pods that run elsewhere and cannot be nominated.",
         file="core/lifecycle/opening.py",
         before="    uids = sorted(pod.metadata.uid for pod in pods if not pod.node_name)\n",
         after="    uids = sorted(pod.metadata.uid for pod in pods)\n",
@@ -92,7 +92,7 @@ BUGS = (
     ),
     Bug(
         id="planned-pods-planned-again",
-        says="The pods of starting nodes are distributed anew by every plan, which launches more nodes.",
+        says="Every plan distributes the pods of starting nodes again, which launches more nodes.",
         file="core/provisioning/planned_pods.py",
         before="        if node.claim is not None and not node.leaving and _may_be_bound_to(node.claim, snapshot.at)\n",
         after="        if node.claim is not None and node.leaving\n",
