@@ -97,7 +97,7 @@ def test_the_table_has_the_values_of_the_chart(served, open_page):
         chart = opened(page, key)
         chart.locator("summary").click()
         shown = chart.get_by_role("group", name=name).locator("tbody tr")
-        assert shown.count() == rows
+        expect(shown).to_have_count(rows)  # the table is filled after the click
         first = shown.first.locator("td").all_inner_texts()
         plot = chart.get_by_role("slider")
         plot.focus()
