@@ -1,9 +1,10 @@
 """`make compare`: the same workload on Dovetail and on Karpenter, one after the other, each on a fresh control plane.
 
-Three phases: scale out from nothing, scale in to a fifth and consolidate until nothing changes any more, then replace
-every node because its template changed. Both controllers get the same NodePool, the same budgets, the same batch
-windows and the same instance types at the same prices. Everything is measured from outside: pods and nodes as the API
-server reports them, CPU time and memory from /proc of the controller's process.
+Four phases: scale out from nothing; scale in to 40 % and consolidate until nothing changes; let 1 % of the pods
+leave and as many come every minute; replace every node because its template changed. Both controllers get the same
+NodePool, the same budgets, the same batch windows and the same instance types at the same prices. Everything is
+measured from outside: pods and nodes as the API server reports them, CPU time and memory from /proc of the controller's
+process.
 """
 
 import argparse
@@ -11,16 +12,18 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from conformance.controllers import CONTROLLERS, karpenter_version, peer_cluster, require_built
+from conformance.figures import ROWS, Figures, spread, table
 from e2e.controlplane.stack import ControlPlane
 from e2e.invariants import deleting, hourly, price
 from e2e.loading import Kept
@@ -29,8 +32,10 @@ from e2e.watching import Change, Watcher
 
 SHAPES = (("100m", "256Mi"), ("500m", "1Gi"), ("700m", "3Gi"), ("1", "2Gi"), ("2", "4Gi"))
 WORKLOADS = 10
-STAYS = 5
-"""One pod of so many stays when the workload is scaled in."""
+STAYS = 0.4
+"""The share of the pods that stays when the workload is scaled in."""
+CHURN = 0.01
+"""The share of the pods that leaves, and comes, every minute."""
 QUIET = 90.0
 """Seconds without a change after which a cluster has settled."""
 REVISION = "example.com/revision"
@@ -39,63 +44,6 @@ SETTINGS = {"BATCH_IDLE_DURATION": "1s", "BATCH_MAX_DURATION": "10s"}
 Plain = dict[str, Any]
 Prices = Mapping[tuple[str, str, str], float]
 """By instance type, zone and capacity type."""
-
-
-@dataclasses.dataclass
-class Figures:
-    """What one controller did; seconds are wall clock, `cpu_seconds` those of the controller alone."""
-
-    controller: str
-    pods: int = 0
-    scale_out_seconds: float = 0.0
-    scale_out_nodes: int = 0
-    scale_out_cost: float = 0.0
-    scale_out_later_nodes: int = 0
-    scale_out_later_cost: float = 0.0
-    scale_out_cpu_seconds: float = 0.0
-    settle_seconds: float = 0.0
-    settle_nodes: int = 0
-    settle_cost: float = 0.0
-    settle_evictions: int = 0
-    settle_launched: int = 0
-    settle_cpu_seconds: float = 0.0
-    drift_pods: int = 0
-    drift_seconds: float = 0.0
-    drift_nodes: int = 0
-    drift_cost: float = 0.0
-    drift_evictions: int = 0
-    drift_launched: int = 0
-    drift_cpu_seconds: float = 0.0
-    cpu_seconds: float = 0.0
-    peak_memory_mib: float = 0.0
-    restarts: int = 0
-    load_before: float = 0.0
-    load_after: float = 0.0
-
-
-ROWS = {
-    "scale_out_seconds": "scale out: seconds to all pods running",
-    "scale_out_nodes": "scale out: nodes",
-    "scale_out_cost": "scale out: $/h",
-    "scale_out_later_nodes": "scale out: later nodes",
-    "scale_out_later_cost": "scale out: later nodes, $/h",
-    "scale_out_cpu_seconds": "scale out: controller CPU seconds",
-    "settle_seconds": "scale in: seconds to the last change",
-    "settle_nodes": "scale in: nodes at rest",
-    "settle_cost": "scale in: $/h at rest",
-    "settle_evictions": "scale in: evictions",
-    "settle_launched": "scale in: nodes launched",
-    "settle_cpu_seconds": "scale in: controller CPU seconds",
-    "drift_seconds": "drift: seconds to all nodes replaced",
-    "drift_nodes": "drift: nodes at the end",
-    "drift_cost": "drift: $/h at the end",
-    "drift_evictions": "drift: evictions",
-    "drift_launched": "drift: nodes launched",
-    "drift_cpu_seconds": "drift: controller CPU seconds",
-    "cpu_seconds": "controller CPU seconds in all",
-    "peak_memory_mib": "controller peak memory MiB",
-    "restarts": "controller restarts",
-}
 
 
 def pool(revision: str) -> Plain:
@@ -180,19 +128,21 @@ def node_price(node: Plain, prices: Prices) -> float:
 class Comparison:
     """One controller's run."""
 
-    def __init__(self, cluster: ControlPlane, name: str, pods: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ControlPlane, name: str, asked: argparse.Namespace) -> None:
         self._cluster = cluster
-        self._tell = tell
-        self._replicas = pods // WORKLOADS
+        self._replicas = asked.pods // WORKLOADS
+        self._churn_minutes: float = asked.churn_minutes
         self._prices = hourly("generic")
+        self._stay = round(self._replicas * STAYS)
         self.figures = Figures(name, pods=self._replicas * WORKLOADS, load_before=os.getloadavg()[0])
 
     def run(self) -> Figures:
-        """All three phases."""
+        """All four phases."""
         figures, namespace = self.figures, self._cluster.create_namespace("compare")
         with self._controller():
             self._phase("scale_out", lambda: self._scale_out(namespace))
             self._phase("settle", lambda: self._scale_in(namespace))
+            self._phase("churn", lambda: self._churn(namespace))
             self._phase("drift", self._drift)
             figures.cpu_seconds, figures.restarts = self._kept.cpu_seconds, self._kept.restarts
             figures.peak_memory_mib = self._kept.peak_memory_mib
@@ -239,7 +189,7 @@ class Comparison:
         self._set(name, "evictions", evictions(changes))
         self._set(name, "launched", launched(changes))
         told = {row: getattr(self.figures, row) for row in ROWS if row.startswith(name)}
-        self._tell(f"{self.figures.controller}: {json.dumps(told)}")
+        say(f"{self.figures.controller}: {json.dumps(told)}")
 
     def _set(self, phase: str, figure: str, value: float) -> None:
         if hasattr(self.figures, f"{phase}_{figure}"):
@@ -252,9 +202,30 @@ class Comparison:
 
     def _scale_in(self, namespace: str) -> float:
         names = [f"deployment/app-{number:02}" for number in range(WORKLOADS)]
-        self._cluster.kubectl("scale", "-n", namespace, f"--replicas={self._replicas // STAYS}", *names)
-        self.figures.drift_pods = self._replicas // STAYS * WORKLOADS
+        self._cluster.kubectl("scale", "-n", namespace, f"--replicas={self._stay}", *names)
+        self.figures.drift_pods = self._stay * WORKLOADS
         return self._until_quiet(3600)
+
+    def _churn(self, namespace: str) -> float:
+        """One Deployment loses a pod and another gains one, again and again: always as many pods."""
+        rng, replicas, costs = random.Random(1), [self._stay] * WORKLOADS, []  # noqa: S311 - no secret
+        period = 60 / (CHURN * sum(replicas))
+        began_at = time.monotonic()
+        for step in range(round(self._churn_minutes * 60 / period)):
+            smaller = rng.choice([number for number in range(WORKLOADS) if replicas[number] > 1])
+            larger = rng.choice([number for number in range(WORKLOADS) if number != smaller])
+            for number, change in ((smaller, -1), (larger, 1)):
+                replicas[number] += change
+                self._scale(namespace, number, replicas[number])
+            self.figures.churn_departures = step + 1
+            while time.monotonic() < began_at + (step + 1) * period:
+                costs.append(self._cost())
+                time.sleep(1)
+        self.figures.churn_mean_cost = statistics.mean(costs or [self._cost()])
+        return time.monotonic()
+
+    def _scale(self, namespace: str, number: int, replicas: int) -> None:
+        self._cluster.kubectl("scale", "-n", namespace, f"--replicas={replicas}", f"deployment/app-{number:02}")
 
     def _drift(self) -> float:
         apply(self._cluster, pool("2"))
@@ -306,45 +277,22 @@ def machine() -> Plain:
     return {"cores": os.cpu_count(), "memory_gib": round(int(memory.split()[1]) / 2**20)}
 
 
-def table(runs: list[Figures]) -> str:
-    """The figures side by side in at most 80 columns; the ratio is the first to the second."""
-    lines = [
-        f"{'':40}" + "".join(f"{run.controller:>13}" for run in runs) + (f"{'ratio':>10}" if len(runs) == 2 else "")
-    ]
-    for row, title in ROWS.items():
-        values = [getattr(run, row) for run in runs]
-        places = 2 if row.endswith("cost") else 1
-        shown = "".join(f"{value:13,.{places}f}" if isinstance(value, float) else f"{value:13,}" for value in values)
-        ratio = f"{values[0] / values[1]:10.2f}" if len(values) == 2 and values[1] else ""
-        lines.append(f"{title:40}{shown}{ratio}")
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def spread(name: str, costs: Sequence[float]) -> str:
-    """One line about the cost of several runs."""
-    low, middle, high = min(costs), statistics.median(costs), max(costs)
-    return (
-        f"{name:10} {len(costs)} times, $/h: min {low:.2f}  median {middle:.2f}  mean {statistics.mean(costs):.2f}"
-        f"  max {high:.2f}"
-    )
-
-
 def say(line: str) -> None:
     """Print at once, also into a pipe."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
-def measure(name: str, pods: int, directory: Path) -> Figures:
+def measure(name: str, asked: argparse.Namespace, directory: Path) -> Figures:
     """Run one controller on a control plane of its own."""
     with peer_cluster(directory / name) as cluster:
-        return Comparison(cluster, name, pods, say).run()
+        return Comparison(cluster, name, asked).run()
 
 
 def measure_scale_outs(name: str, asked: argparse.Namespace, directory: Path) -> list[float]:
     """Scale out several times on one control plane."""
     with peer_cluster(directory / name) as cluster:
-        return Comparison(cluster, name, asked.pods, say).scale_outs(asked.scale_outs)
+        return Comparison(cluster, name, asked).scale_outs(asked.scale_outs)
 
 
 def main() -> int:
@@ -353,6 +301,7 @@ def main() -> int:
     parser.add_argument(
         "--pods", type=int, default=500, help=f"how many pods are scaled out, in {WORKLOADS} Deployments"
     )
+    parser.add_argument("--churn-minutes", type=float, default=20, help="how long pods leave and come")
     parser.add_argument("--controller", choices=(*CONTROLLERS, "both"), default="both")
     parser.add_argument("--scale-outs", type=int, help="measure only scaling out, so many times, and print the costs")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
@@ -365,7 +314,7 @@ def main() -> int:
             each = [(name, measure_scale_outs(name, asked, asked.directory or Path(temporary))) for name in names]
             say("\n" + "\n".join(spread(name, costs) for name, costs in each))
             return 0
-        runs = [measure(name, asked.pods, asked.directory or Path(temporary)) for name in names]
+        runs = [measure(name, asked, asked.directory or Path(temporary)) for name in names]
     say("\n" + table(runs))
     about = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "karpenter": karpenter_version(), **machine()}
     say(f"{about['date']}, Karpenter {about['karpenter']}, {about['cores']} cores, {about['memory_gib']} GiB")

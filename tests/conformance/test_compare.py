@@ -6,17 +6,14 @@ import pytest
 
 import builders
 from conformance.compare import (
-    ROWS,
     SHAPES,
-    Figures,
     evictions,
     later_claims,
     launched,
     node_price,
     pool,
-    spread,
-    table,
 )
+from conformance.figures import ROWS, Figures, spread, table
 from dovetail.cloud.kwok.catalog import generic_catalog
 from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.solver import solve
