@@ -14,7 +14,6 @@ import asyncio
 import random
 import sys
 from functools import partial
-from pathlib import Path
 
 from simulated_cluster import (
     MINUTE,
@@ -27,7 +26,7 @@ from simulated_cluster import (
     deployment,
     mean,
     on_virtual_time,
-    read_seeds,
+    parser,
     run_seeds,
     simulated_cluster,
 )
@@ -117,18 +116,13 @@ def one(options: argparse.Namespace, seed: int) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    parser.add_argument("--seeds", type=read_seeds, default=[1, 2, 3], help="separated by commas (1,2,3)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, one seed each (%(default)s)")
-    parser.add_argument("--hours", type=float, default=1.5, help="virtual hours that are measured (%(default)s)")
-    parser.add_argument("--warm-up", type=int, default=30, help="virtual minutes before that (%(default)s)")
-    parser.add_argument("--pods", type=int, default=400, help="pods that run at any time (%(default)s)")
-    parser.add_argument("--policy", default="WhenEmptyOrUnderutilized", help="consolidationPolicy (%(default)s)")
-    parser.add_argument("--consolidate-after", default="0s", help="of the NodePool (%(default)s)")
-    parser.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
-    parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
-    options = parser.parse_args()
+    arguments = parser(__doc__, pods=400)
+    arguments.add_argument("--hours", type=float, default=1.5, help="virtual hours that are measured (%(default)s)")
+    arguments.add_argument("--warm-up", type=int, default=30, help="virtual minutes before that (%(default)s)")
+    arguments.add_argument("--policy", default="WhenEmptyOrUnderutilized", help="consolidationPolicy (%(default)s)")
+    arguments.add_argument("--consolidate-after", default="0s", help="of the NodePool (%(default)s)")
+    arguments.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
+    options = arguments.parse_args()
     changes = {"consolidateAfter": options.consolidate_after, "consolidationPolicy": options.policy}
     options.pool = default_pool(**changes, minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))

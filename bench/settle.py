@@ -14,7 +14,6 @@ import asyncio
 import random
 import sys
 from functools import partial
-from pathlib import Path
 
 from simulated_cluster import (
     MINUTE,
@@ -26,7 +25,7 @@ from simulated_cluster import (
     deployment,
     mean,
     on_virtual_time,
-    read_seeds,
+    parser,
     run_seeds,
     simulated_cluster,
 )
@@ -137,15 +136,10 @@ def one(options: argparse.Namespace, seed: int) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    parser.add_argument("--seeds", type=read_seeds, default=[1, 2, 3], help="separated by commas (1,2,3)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, one seed each (%(default)s)")
-    parser.add_argument("--pods", type=int, default=1147, help="pods of the scale-out; 6029 takes long (%(default)s)")
-    parser.add_argument("--burstable", action="store_true", help="with burstable types, and the bars for them")
-    parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
-    parser.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
-    options = parser.parse_args()
+    arguments = parser(__doc__, pods=1147)
+    arguments.add_argument("--burstable", action="store_true", help="with burstable types, and the bars for them")
+    arguments.add_argument("--no-nominations", action="store_true", help="with --nominate-pods=false")
+    options = arguments.parse_args()
     options.pool = default_pool(burstable=options.burstable, minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))
     show(rows)

@@ -5,6 +5,7 @@ EC2's types with 2 to 16 CPUs, on demand. Two DaemonSets run on every node; thei
 the floor. `Costs` divides what is billed by the floor under any plan for the same pods.
 """
 
+import argparse
 import asyncio
 import json
 from collections import Counter
@@ -173,7 +174,7 @@ async def simulated_cluster(
 
 
 def default_pool(*, burstable: bool = False, **disruption: Any) -> Plain:
-    """The NodePool of the benchmarks; `disruption` changes its defaults."""
+    """The NodePool of the benchmarks; `disruption` changes its defaults, except where it is None."""
     values = {
         CAPACITY_TYPE: [ON_DEMAND],
         f"{KWOK}/instance-family": [*FAMILIES, *(BURSTABLE if burstable else ())],
@@ -184,11 +185,12 @@ def default_pool(*, burstable: bool = False, **disruption: Any) -> Plain:
         "nodeClassRef": {"group": KWOK, "kind": "KWOKNodeClass", "name": "default"},
         "requirements": requirements,
     }
+    written = {key: value for key, value in disruption.items() if value is not None}
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodePool",
         "metadata": {"name": "default"},
-        "spec": {"template": {"spec": template}, "disruption": {"consolidateAfter": "0s", **disruption}},
+        "spec": {"template": {"spec": template}, "disruption": {"consolidateAfter": "0s", **written}},
     }
 
 
@@ -221,6 +223,17 @@ def on_virtual_time(story: Any) -> Any:
     """The result of a coroutine, on a virtual event loop."""
     with infrequent_gc():
         return run(story, limit=40 * 24 * HOUR)
+
+
+def parser(doc: str | None, pods: int) -> argparse.ArgumentParser:
+    """The options that these benchmarks share."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--json", type=Path, help="write the figures to this file as well")
+    made.add_argument("--seeds", type=read_seeds, default=[1, 2, 3], help="separated by commas (1,2,3)")
+    made.add_argument("--jobs", type=int, default=1, help="processes, one seed each (%(default)s)")
+    made.add_argument("--pods", type=int, default=pods, help="pods at the beginning (%(default)s)")
+    made.add_argument("--min-savings", help="of the NodePool (the default of NodePools)")
+    return made
 
 
 def read_seeds(text: str) -> list[int]:

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import sys
 from functools import partial
-from pathlib import Path
 
 from settle import draw
 from simulated_cluster import (
@@ -21,7 +20,7 @@ from simulated_cluster import (
     conclude,
     default_pool,
     on_virtual_time,
-    read_seeds,
+    parser,
     run_seeds,
     simulated_cluster,
 )
@@ -77,14 +76,9 @@ def one(options: argparse.Namespace, seed: int) -> Outcome:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
-    parser.add_argument("--seeds", type=read_seeds, default=[1, 2, 3], help="separated by commas (1,2,3)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, one seed each (%(default)s)")
-    parser.add_argument("--pods", type=int, default=400, help="pods that run at any time (%(default)s)")
-    parser.add_argument("--quiet", type=int, default=90, help="minutes without an eviction (%(default)s)")
-    parser.add_argument("--min-savings", default="0%", help="of the NodePool (%(default)s: off)")
-    options = parser.parse_args()
+    arguments = parser(__doc__, pods=400)
+    arguments.add_argument("--quiet", type=int, default=90, help="minutes without an eviction (%(default)s)")
+    options = arguments.parse_args()
     options.pool = default_pool(minSavings=options.min_savings)
     rows = run_seeds(options.seeds, options.jobs, partial(one, options))
     show(rows)
