@@ -54,13 +54,13 @@ SPOT = {"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In",
 
 
 def free(name="default", **disruption):
-    """A pool whose budgets stop nothing, unless told otherwise."""
+    """A pool whose budgets and minSavings stop nothing, unless told otherwise."""
     fields = {
         key: disruption.pop(key)
         for key in ("template", "template_metadata", "limits", "replicas", "ready")
         if key in disruption
     }
-    return nodepool(name, disruption={"budgets": [{"nodes": "100%"}], **disruption}, **fields)
+    return nodepool(name, disruption={"budgets": [{"nodes": "100%"}], "minSavings": "0%", **disruption}, **fields)
 
 
 def cluster(*nodes, pools=None, pdbs=(), nominated=(), at=NOON, **fields):

@@ -113,22 +113,20 @@ def pairs(*names, pool="default"):
 
 
 def test_multi_node_takes_at_most_what_the_budget_allows():
-    pool = nodepool(disruption={"budgets": [{"nodes": "3"}]})
+    pool = free(budgets=[{"nodes": "3"}])
     assert planned(cluster(*pairs(*TEN), pools=[pool], types=(LARGE,))) == [("multi-node", ["a", "b", "c"])]
 
 
 def test_single_node_takes_one_within_its_budget_and_none_without():
     one, none = ([{"nodes": each}] for each in ("1", "0"))
-    found = [
-        cluster(*pairs(*TEN), pools=[nodepool(disruption={"budgets": each})], types=(LARGE,)) for each in (one, none)
-    ]
+    found = [cluster(*pairs(*TEN), pools=[free(budgets=each)], types=(LARGE,)) for each in (one, none)]
     assert planned(found[0]) == [("single-node", ["a"])]
     assert planned(found[1]) == []
     assert said(found[1], "single-node", "a").code == "Budget"
 
 
 def test_consolidation_of_several_pools_spends_from_each():
-    pools = [nodepool(name, disruption={"budgets": [{"nodes": "2"}]}) for name in ("red", "green", "blue")]
+    pools = [free(name, budgets=[{"nodes": "2"}]) for name in ("red", "green", "blue")]
     nodes = [each for pool in pools for each in pairs(*(f"{pool.name}-{n}" for n in range(4)), pool=pool.name)]
     gone = taken(cluster(*nodes, pools=pools, types=(LARGE,)))
     assert len(gone) == 6

@@ -15,7 +15,7 @@ from acceptance.fleet import (
     shielded,
     worker,
 )
-from builders import LARGE, NOON, SMALL, instance_type, nodepool
+from builders import LARGE, NOON, SMALL, instance_type
 from dovetail.core import wording
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.in_flight import look_ahead
@@ -71,14 +71,14 @@ def test_when_no_empty_node_is_left_nothing_is_done():
 
 
 def test_empty_nodes_over_a_budget_that_shrank_drop_out():
-    tight = [nodepool(disruption={"budgets": [{"nodes": "1"}]})]
+    tight = [free(budgets=[{"nodes": "1"}])]
     assert names(revalidate(decided(worker("a"), worker("b")), later(worker("a"), worker("b"), pools=tight))) == ["a"]
 
 
 @pytest.mark.parametrize(
     ("fields", "category"),
     [
-        ({"pools": [nodepool(disruption={"budgets": [{"nodes": "0"}]})]}, "budget"),
+        ({"pools": [free(budgets=[{"nodes": "0"}])]}, "budget"),
         ({"nominated": ["a"]}, "churn"),
     ],
     ids=["budget", "nomination"],

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from acceptance.fleet import cluster, pdb, running, shielded, worker
+from acceptance.fleet import cluster, free, pdb, running, shielded, worker
 from builders import NOON, nodepool, pod, stamped
 from dovetail.cli.app import app
 from dovetail.cli.view.explain import pool_document, print_pool
@@ -33,7 +33,7 @@ def explain(tmp_path):
         found = cluster(
             worker("general-a", held, pool="general"),
             worker("general-b", running("web-1", "general-b"), pool="general"),
-            pools=pools or [nodepool("general", limits={"cpu": "64"}, disruption={"budgets": BUDGETS})],
+            pools=pools or [free("general", limits={"cpu": "64"}, budgets=BUDGETS)],
             pods=[pod("vast", cpu="640")],
             pdbs=[pdb(spec={"maxUnavailable": 0})],
         )

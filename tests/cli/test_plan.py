@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from acceptance.fleet import cluster, free, running, shielded, worker
-from builders import NOON, nodepool
+from builders import NOON
 from dovetail.cli.app import app
 from dovetail.cli.view.plan import draw_plan, plan_document
 from dovetail.core.disruption.planner import plan_disruption
@@ -36,7 +36,7 @@ def kept(tmp_path):
 
 
 def one_goes(**fields):
-    pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
+    pool = free(budgets=[{"nodes": "1"}])
     return cluster(worker("a"), worker("b"), worker("c", shielded("x", "c")), pools=[pool], **fields)
 
 

@@ -72,7 +72,7 @@ def pool(nodes: int) -> Plain:
     ]
     ref = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
     template = {"spec": {"nodeClassRef": ref, "requirements": requirements, "expireAfter": "Never"}}
-    disruption = {"consolidateAfter": "5s", "budgets": [{"nodes": f"{BUDGET:.0%}"}]}
+    disruption = {"consolidateAfter": "5s", "minSavings": "0%", "budgets": [{"nodes": f"{BUDGET:.0%}"}]}
     spec = {"template": template, "disruption": disruption, "limits": {"cpu": str(nodes * 16)}}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": spec}
 

@@ -85,6 +85,7 @@ def spelled(pool, whose):
     for holder, field, annotation in (
         (spec, "repair", "dovetail.sh/repair"),
         (disruption, "consolidationGracePeriod", "dovetail.sh/consolidation-grace-period"),
+        (disruption, "minSavings", "dovetail.sh/min-savings"),
         (disruption, "expireAfter", "dovetail.sh/soft-expire-after"),
         (disruption, "actionControls", "dovetail.sh/action-controls"),
         (disruption, "genericPerActionControls", "dovetail.sh/action-controls"),

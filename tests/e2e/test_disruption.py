@@ -38,8 +38,8 @@ def test_a_cluster_that_is_scaled_in_becomes_cheaper_and_then_empty(prepared, na
                 and settled(cluster)
                 and untouched(cluster)
             ),
-            "a smaller node carries what is left",
-            within=180,
+            "a smaller node carries what is left, after the cool-down of the default minSavings",
+            within=300,
         )
         cluster.kubectl("scale", "deployment", "web", "-n", namespace, "--replicas=0")
         eventually(lambda: not nodes(cluster) and not claims(cluster), "every node is gone", within=120)

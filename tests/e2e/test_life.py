@@ -16,7 +16,7 @@ from e2e.leaving import SMALL, pool
 from e2e.running import NODE_CLASS, apply, controller, install_crds, spelled
 from e2e.watching import Watcher
 
-FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+FREELY = {"consolidateAfter": "0s", "minSavings": "0%", "budgets": [{"nodes": "100%"}]}
 NEVER = {"consolidateAfter": "Never", "budgets": [{"nodes": "1"}]}
 LARGE = {**SMALL, "values": ["s-4x-amd64-linux", "s-16x-amd64-linux"]}
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}

@@ -7,9 +7,20 @@ import pytest
 import yaml
 
 from e2e.controlplane.api import eventually
-from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, controller, crds, deployment, running, settled
+from e2e.running import (
+    DOVETAIL,
+    NODE_CLASS,
+    NODE_POOL,
+    apply,
+    controller,
+    crds,
+    deployment,
+    running,
+    settled,
+    spelled,
+)
 
-FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+FREELY = {"consolidateAfter": "0s", "minSavings": "0%", "budgets": [{"nodes": "100%"}]}
 BAD = {"consolidateAfter": "0s", "budgets": [{"nodes": "5", "action": "Boredom"}]}
 
 
@@ -62,10 +73,10 @@ def unvalidated(prepared):
     prepared.kubectl("replace", "-f", "-", input=crds())
 
 
-def test_one_replica_that_must_stay_is_told_as_permanent_by_plan_explain_and_event(prepared, namespace):
+def test_one_replica_that_must_stay_is_told_as_permanent_by_plan_explain_and_event(prepared, crd_owner, namespace):
     cluster = prepared
     with controller(cluster, DOVETAIL_DISRUPTION="on"):
-        for manifest in (NODE_CLASS, pool()):
+        for manifest in (NODE_CLASS, spelled(pool(), crd_owner)):
             apply(cluster, manifest)
         apply(cluster, budget(namespace), namespace)
         apply(cluster, deployment(1), namespace)

@@ -147,7 +147,7 @@ MUTATIONS = (
         written(SCALED_TO_ZERO, consolidationGracePeriod="8m"),
     ),
     (bugs.the_cool_down_of_moved_pods_is_ignored, COOL_DOWN, written(*GROWN_AND_SHRUNK, minSavings="1%")),
-    (bugs.all_nodes_are_marked_as_removed_next, MARKS, written()),
+    (bugs.all_nodes_are_marked_as_removed_next, MARKS, written(minSavings="0%")),
     (
         bugs.nodes_of_commands_take_pods_that_tolerate_their_taint,
         QUIET_NODES,

@@ -104,7 +104,7 @@ def test_a_command_that_waits_for_its_replacement_is_taken_back_without_a_back_o
         await asyncio.sleep(600)
         assert nodes <= {node.name for node in life.nodes} | {claim.name for claim in life.world.values(NODE_CLAIM)}
 
-    live(story, node_class(nodeRegistrationDelay="60s"), pool(), deployment(), settings=ACTING)
+    live(story, node_class(nodeRegistrationDelay="60s"), pool(minSavings="0%"), deployment(), settings=ACTING)
 
 
 def test_plans_and_snapshots_know_of_the_pause():

@@ -43,7 +43,7 @@ def test_the_pods_of_nodes_that_a_preference_keeps_are_told(caplog, prefers):
 
     first = deployment("first", 2, cpu="100m", memory="100Mi", affinity=apart("first", required=True))
     with caplog.at_level("INFO", "dovetail"):
-        told = live(story, node_class(), pool(), first, settings=ACTING)
+        told = live(story, node_class(), pool(minSavings="0%"), first, settings=ACTING)
     names = {event.involved_object.name for event in told if event.involved_object.kind == "Pod"}
     assert names == ({"web-0", "web-1"} if prefers else set())
     assert all(SAID in event.message for event in told)

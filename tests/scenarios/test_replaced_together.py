@@ -15,7 +15,7 @@ LOOK = timedelta(seconds=15)
 
 
 def sized(nodes="100%", **fields):
-    disruption = {**FREELY, "budgets": [{"nodes": nodes}]}
+    disruption = {**FREELY, "budgets": [{"nodes": nodes}], "minSavings": "0%"}
     return node_pool(template={"requirements": [*ON_DEMAND, SIZES]}, disruption=disruption, **fields)
 
 

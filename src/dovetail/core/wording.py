@@ -261,7 +261,7 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.POLICY_WHEN_EMPTY: 'NodePool "{r.nodepool}" has consolidation policy WhenEmpty, but node is not empty',
     _C.INSTANCE_TYPE_UNKNOWN: "its instance type is not in the catalog",
     _C.LABEL_MISSING: 'Node does not have label "{r.setting}"',
-    _C.COOLING_DOWN: "a pod was bound to it a moment ago, and nodepool {r.nodepool} sets minSavings",
+    _C.COOLING_DOWN: "a pod was bound to it a moment ago, and nodepool {r.nodepool} has minSavings",
     _C.BUDGET: _budget,
     _C.BUDGET_UNREADABLE: (
         "NodePool {r.nodepool} has a budget that cannot be understood, so nothing is disrupted: {r.detail}"

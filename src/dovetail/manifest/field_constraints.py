@@ -237,8 +237,9 @@ DISRUPTION: Mapping[str, Field] = {
     ),
     "min_savings": Field(
         about="What consolidation must save to evict pods, in percent of what as many pods cost on average; less, down"
-        " to 40% of it, the fewer of the NodePool's pods were bound within the last hour. It also leaves pods alone for"
-        " two minutes after they were bound. Absent or 0%: any saving is enough.",
+        " to a quarter of it, the fewer of the NodePool's pods were bound within the last hour. It also leaves pods"
+        " alone for two minutes after they were bound. 0%: any saving is enough. Absent: 100%, and 0% with the policy"
+        " Balanced.",
         limits=text(PERCENTAGE, 5),
     ),
     "expire_after": Field(

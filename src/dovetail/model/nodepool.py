@@ -28,6 +28,8 @@ from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 
 DEFAULT_EXPIRE_AFTER = Delay.parse("720h")
+DEFAULT_MIN_SAVINGS = Percentage(100)
+"""Calm under churn, and still cheap after a scale-in; measured by `bench/churn.py` and `bench/settle.py`."""
 
 
 class _Absent:
@@ -247,11 +249,16 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
         written = self.spec.disruption.consolidation_policy or "WhenEmptyOrUnderutilized"
         return POLICY_ALIASES.get(written, written)
 
-    @property
+    @lazy
     def min_savings(self) -> Percentage | None:
-        """What consolidation must save, in percent of what the evicted pods cost; None if it is not restrained."""
+        """What consolidation must save, in percent of what the evicted pods cost; None if it is not restrained.
+
+        The policy Balanced has a threshold of its own, so the default does not apply to it.
+        """
         written = self.spec.disruption.min_savings
-        return written if written is not None and written.percent else None
+        if written is None:
+            return None if self.consolidation_policy == "Balanced" else DEFAULT_MIN_SAVINGS
+        return written if written.percent else None
 
     @lazy
     def action_controls(self) -> Mapping[str, ActionControls]:

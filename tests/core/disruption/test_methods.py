@@ -134,10 +134,8 @@ def test_a_node_too_large_for_its_pods_is_replaced_by_a_cheaper_one():
 
 
 def test_spot_is_replaced_by_spot_only_behind_its_gate_and_with_enough_choice():
-    only_spot = nodepool(
-        template={"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]},
-        disruption={"budgets": [{"nodes": "100%"}]},
-    )
+    spot = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]
+    only_spot = free(template={"requirements": spot})
     lone = cluster(worker("a", pod("x", on="a"), sold="spot"), pools=[only_spot])
     assert "SpotToSpotConsolidation is disabled" in wording.message(said(plan_disruption(lone), "single-node", "a"))
     gated = plan_disruption(lone, DecisionOptions(spot_to_spot=True))
@@ -156,15 +154,13 @@ def test_spot_is_replaced_by_spot_only_behind_its_gate_and_with_enough_choice():
     ],
 )
 def test_what_a_pool_writes_against_consolidation_is_heard(disruption, code):
-    pool = nodepool(disruption=disruption)
+    pool = nodepool(disruption={"minSavings": "0%", **disruption})
     plan = plan_disruption(cluster(worker("a", pod("x", on="a")), pools=[pool], types=(SMALL, LARGE)))
     assert said(plan, "single-node", "a").code == code
 
 
 def test_a_settling_node_is_neither_source_nor_destination():
-    settle = nodepool(
-        "settling", ready=False, disruption={"consolidationGracePeriod": "30m", "budgets": [{"nodes": "100%"}]}
-    )
+    settle = free("settling", ready=False, consolidationGracePeriod="30m")
     open_pool = _on_demand()
     recent = {"lastPodEventTime": stamped(NOON - timedelta(minutes=10))}
     busy = worker("b", pod("y", on="b"), pool="settling", status=recent)

@@ -39,7 +39,7 @@ def test_only_as_many_as_have_room_for_their_pods_together():
     assert nodes(halved("3300m", minSavings="100%")) == ["a"]
 
 
-@pytest.mark.parametrize("restraint", [{}, {"minSavings": "0%"}])
+@pytest.mark.parametrize("restraint", [{"minSavings": "0%"}, {"minSavings": None, "consolidationPolicy": "Balanced"}])
 def test_without_min_savings_no_node_is_marked(restraint):
     assert nodes(halved("2500m", **restraint)) == []
 

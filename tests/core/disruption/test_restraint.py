@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, planned, running, said, taken, worker
-from builders import LARGE, NOON, SMALL, instance_type, stamped
+from builders import LARGE, NOON, SMALL, instance_type, nodepool, stamped
 from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.disruption.validation import revalidate
@@ -14,6 +14,7 @@ from dovetail.core.explain.node import explain_node
 from dovetail.core.explain.plan_summary import summarize
 from dovetail.core.verdict_wording import verdict_line
 from dovetail.core.wording import message
+from dovetail.model.percentage import Percentage
 from dovetail.model.refusal import RefusalCode
 
 RECENTLY = timedelta(minutes=10)  # after the cool-down
@@ -43,10 +44,23 @@ def uneven(**disruption):
     return cluster(worker("a", settled("x", "a")), worker("b", *others), pools=pools(**disruption), types=TYPES)
 
 
-@pytest.mark.parametrize("written", [None, "0%", "1%", "105%"])
+@pytest.mark.parametrize("written", ["0%", "1%", "105%"])
 def test_a_replacement_that_saves_as_much_as_required_is_launched(written):
-    restraint = {} if written is None else {"minSavings": written}
-    assert planned(half_empty(**restraint)) == [("single-node", ["a"])]
+    assert planned(half_empty(minSavings=written)) == [("single-node", ["a"])]
+
+
+@pytest.mark.parametrize(
+    ("disruption", "expected"),
+    [
+        ({}, Percentage(100)),
+        ({"minSavings": "0%"}, None),
+        ({"minSavings": "5%"}, Percentage(5)),
+        ({"consolidationPolicy": "Balanced"}, None),
+        ({"consolidationPolicy": "Balanced", "minSavings": "70%"}, Percentage(70)),
+    ],
+)
+def test_nodepools_are_restrained_unless_they_turn_it_off_or_are_balanced(disruption, expected):
+    assert nodepool(disruption=disruption).min_savings == expected
 
 
 def test_a_replacement_that_saves_less_than_required_is_refused_with_the_figures():
@@ -90,7 +104,7 @@ def in_zone(zone):
     return {"nodeSelector": {"topology.kubernetes.io/zone": zone}}
 
 
-@pytest.mark.parametrize(("restraint", "first"), [({}, "a"), ({"minSavings": "30%"}, "b")])
+@pytest.mark.parametrize(("restraint", "first"), [({"minSavings": "0%"}, "a"), ({"minSavings": "30%"}, "b")])
 def test_the_move_that_saves_most_for_its_evictions_goes_first(restraint, first):
     """`a` saves $1.50 for ten evictions, `b` $1 for one."""
     dear = {"type_": "m.dear", "size": ("8", "32Gi")}
@@ -113,13 +127,13 @@ def test_sets_of_nodes_are_refused_with_the_figures():
     assert planned(cluster(*small, pools=pools(minSavings="120%"), types=types))[0] == ("multi-node", ["a", "b"])
 
 
-@pytest.mark.parametrize(("written", "expected"), [("263%", ["a"]), ("264%", [])])
+@pytest.mark.parametrize(("written", "expected"), [("421%", ["a"]), ("422%", [])])
 def test_evictions_cost_less_where_pods_stay(written, expected):
-    """No pod was bound within the last hour, so 40% of it is required: $0.475 * 40% * 263% is $0.4997."""
+    """No pod was bound within the last hour, so a quarter of it is required: $0.475 * 25% * 421% is $0.4999."""
     assert taken(half_empty(age=HOUR, minSavings=written)) == expected
 
 
-@pytest.mark.parametrize(("young", "turnover"), [(0, 0.4), (1, 0.4), (2, 0.5), (3, 0.75), (4, 1.0)])
+@pytest.mark.parametrize(("young", "turnover"), [(0, 0.25), (1, 0.25), (2, 0.5), (3, 0.75), (4, 1.0)])
 def test_turnover_is_the_share_of_pods_that_were_bound_within_the_last_hour(young, turnover):
     ages = [RECENTLY] * young + [HOUR] * (4 - young)
     on_b = [settled(f"y{each}", "b", age=age) for each, age in enumerate(ages[1:])]
@@ -161,8 +175,7 @@ def test_the_cool_down_counts_from_the_binding_and_ends_the_wait():
     assert (refusal.code, refusal.until) == ("CoolingDown", NOON + timedelta(seconds=90))
     assert next_wakeup(found, {}) == refusal.until
     assert message(refusal) == (
-        "a pod was bound to it a moment ago, and nodepool default sets minSavings: "
-        "left alone until 2026-01-05T12:01:30Z"
+        "a pod was bound to it a moment ago, and nodepool default has minSavings: left alone until 2026-01-05T12:01:30Z"
     )
 
 

@@ -52,6 +52,14 @@ BUGS = (
         tests=("tests/core/disruption/test_restraint.py",),
     ),
     Bug(
+        id="min-savings-is-opt-in",
+        says="NodePools that do not write minSavings are consolidated for any saving.",
+        file="model/nodepool.py",
+        before='            return None if self.consolidation_policy == "Balanced" else DEFAULT_MIN_SAVINGS\n',
+        after="            return None\n",
+        tests=("tests/core/disruption/test_restraint.py",),
+    ),
+    Bug(
         id="min-savings-ignored-for-sets",
         says="Multi-node consolidation takes moves that save less than minSavings requires.",
         file="core/disruption/methods/multi_node.py",

@@ -29,7 +29,7 @@ from dovetail.model.refusal import Refusal, RefusalCode, SmallSaving
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
 
-LEAST_TURNOVER = 0.4
+LEAST_TURNOVER = 0.25
 """Of a NodePool in which no pod was bound within the window."""
 
 

@@ -49,8 +49,9 @@ def add_rare_pool_settings(seed: int, number: int, spec: Plain) -> None:
         disruption["budgets"] = [*disruption["budgets"], CLOSED_WINDOW]
     if rng.random() < 0.2:
         spec["repair"] = rng.choice(REPAIR)
-    if _rng(seed, f"restraint/{number}").random() < 0.4:
-        disruption["minSavings"] = "10%"
+    restraint = _rng(seed, f"restraint/{number}").random()
+    if restraint < 0.8:  # the default restrains so much that commands would be rare
+        disruption["minSavings"] = "0%" if restraint < 0.5 else "10%"
     if rng.random() < 0.04:
         metadata = spec["template"]["metadata"]
         metadata["annotations"] = {**metadata.get("annotations", {}), DO_NOT_DISRUPT: "true"}

@@ -200,8 +200,10 @@ def consolidation_window(pool: Plain) -> float:
 
 
 def is_restrained(pool: Plain) -> bool:
-    """Whether consolidation must save a minimum for its evictions."""
-    return str(disruption_of(pool).get("minSavings") or "0%").strip("0") != "%"
+    """Whether consolidation must save a minimum for its evictions: by default, except with the policy Balanced."""
+    disruption = disruption_of(pool)
+    default = "0%" if disruption.get("consolidationPolicy") == "Balanced" else "100%"
+    return str(disruption.get("minSavings", default)).strip("0") != "%"
 
 
 def only_when_empty(pool: Plain) -> bool:
