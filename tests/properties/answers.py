@@ -24,7 +24,7 @@ from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.explain.drain import explain_drain
 from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.provisioning.plan import plan_provisioning
-from dovetail.core.scheduling import instance_type_table
+from dovetail.core.scheduling import catalog_table, instance_type_table
 from dovetail.core.scheduling.draft import cheapest
 from dovetail.core.scheduling.nodepool_limits import limit_usage
 from dovetail.core.scheduling.pod_shapes import PodIndex
@@ -112,12 +112,12 @@ async def fresh(inputs):
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
     opened, instance_type_table._RECENT_TABLES = instance_type_table._RECENT_TABLES, deque(maxlen=64)
-    catalogs, instance_type_table._RECENT_CATALOGS = instance_type_table._RECENT_CATALOGS, deque(maxlen=8)
+    catalogs, catalog_table._RECENT_CATALOGS = catalog_table._RECENT_CATALOGS, deque(maxlen=8)
     try:
         yield
     finally:
         instance_type_table._RECENT_TABLES = opened
-        instance_type_table._RECENT_CATALOGS = catalogs
+        catalog_table._RECENT_CATALOGS = catalogs
 
 
 def plain(value):

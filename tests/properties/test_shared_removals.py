@@ -100,4 +100,4 @@ def test_the_second_of_two_equal_full_nodes_names_its_own_pod():
     simulation = RemovalSimulation(snapshot(nodes=nodes), [])
     blockers = [simulation.remove(simulation.row(name)).blocker.key.name for name in names]
     assert blockers == ["big-a", "big-b"]
-    assert len(simulation._shared._answers) == 1
+    assert len(simulation._answers.shared._answers) == 1

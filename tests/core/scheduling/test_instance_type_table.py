@@ -3,8 +3,9 @@
 import numpy as np
 
 from builders import LARGE, SMALL, daemon_set, instance_type, nodepool, snapshot
+from dovetail.core.scheduling.catalog_table import Column
 from dovetail.core.scheduling.daemon_overhead import read_daemons
-from dovetail.core.scheduling.instance_type_table import Column, Sizes, build_table
+from dovetail.core.scheduling.instance_type_table import Sizes, build_table
 from dovetail.core.scheduling.resource_vector import ResourceUnits
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.requirements import Requirement, Requirements

@@ -3,6 +3,8 @@
 from planted.bug import Bug
 
 REMEMBERED = ("tests/core/scheduling/test_removal_cache.py",)
+ANSWERS = ("tests/core/scheduling/test_removal_answers.py",)
+SMALL_CHANGES = ("tests/properties/test_small_changes.py",)
 
 BUGS = (
     Bug(
@@ -49,8 +51,8 @@ BUGS = (
         id="sweep-old-catalogue",
         says="Simulations go on with an older catalogue.",
         file="core/disruption/simulation_cache.py",
-        before="        and old.catalogs == new.catalogs\n",
-        after="",
+        before="        if changes is None or prices is None:\n",
+        after="        if changes is None:\n",
         tests=REMEMBERED,
     ),
     Bug(
@@ -105,7 +107,7 @@ BUGS = (
     Bug(
         id="catalog-old-types",
         says="NodePools share what an older catalog offers.",
-        file="core/scheduling/instance_type_table.py",
+        file="core/scheduling/catalog_table.py",
         before="if known.types is types or known.types == types:",
         after="if len(known.types) == len(types):",
         tests=REMEMBERED,
@@ -276,8 +278,96 @@ BUGS = (
         id="sweep-old-answers",
         says="Answers about other nodes are kept when the pods of a node need other capacity.",
         file="core/scheduling/removal_simulation.py",
-        before="        self._forget(row, everything=gone or before != after)\n",
-        after="        self._forget(row, everything=gone)\n",
+        before="        if before == after and not gone:\n",
+        after="        if not gone:\n",
         tests=("tests/properties/test_following.py", *REMEMBERED),
+    ),
+    Bug(
+        id="answers-of-a-lost-node",
+        says="A node whose pods would move to a node that is gone is still removed.",
+        file="core/scheduling/removal_answers.py",
+        before="            or row in removal.rows\n",
+        after="",
+        tests=ANSWERS,
+    ),
+    Bug(
+        id="answers-of-a-twin-of-a-node",
+        says="A result that came from an equal node does not say which rows take the pods.",
+        file="core/scheduling/shared_removals.py",
+        before="if position >= 0 else None, rows=rows)",
+        after="if position >= 0 else None)",
+        tests=ANSWERS,
+    ),
+    Bug(
+        id="answers-of-a-lost-pod",
+        says="Topology rules do not count that the pods of a node are gone.",
+        file="core/scheduling/removal_answers.py",
+        before="        shapes = {shape for constraints in changed for shape in constraints.shapes.values()}\n",
+        after="        shapes: set[PodShape] = set()\n",
+        tests=("tests/properties/test_following.py",),
+    ),
+    Bug(
+        id="answers-of-a-lost-zone",
+        says="Topology spread goes on with a zone whose last node is gone.",
+        file="core/scheduling/removal_simulation.py",
+        before="self._topology.moved({**left, **come}).union(lost_domains)",
+        after="self._topology.moved({**left, **come})",
+        tests=ANSWERS,
+    ),
+    Bug(
+        id="answers-of-a-roomier-node",
+        says="A pod that leaves a node makes no room there for the pods of others.",
+        file="core/scheduling/removal_answers.py",
+        before="return self.bound <= after.bound and self.counted <= after.counted and self.closed <= after.closed",
+        after="return self.closed <= after.closed",
+        tests=("tests/properties/test_following.py",),
+    ),
+    Bug(
+        id="answers-of-an-opened-node",
+        says="A node that takes pods again is forgotten by the results of others.",
+        file="core/scheduling/removal_answers.py",
+        before=" and self.closed <= after.closed",
+        after="",
+        tests=ANSWERS,
+    ),
+    Bug(
+        id="answers-at-the-old-price",
+        says="A node is replaced, or stays, at its old price.",
+        file="core/scheduling/repricing.py",
+        before="(crossed | (self._before == price))",
+        after="crossed",
+        tests=SMALL_CHANGES,
+    ),
+    Bug(
+        id="answers-of-a-crossing-price",
+        says="An offering that became cheaper than a node does not replace it.",
+        file="core/scheduling/repricing.py",
+        before="(crossed | (self._before == price))",
+        after="(self._before == price)",
+        tests=SMALL_CHANGES,
+    ),
+    Bug(
+        id="drafts-at-old-prices",
+        says="A replacement is judged by the prices at which it was found.",
+        file="core/scheduling/removal_answers.py",
+        before="    return msgspec.structs.replace(removal, draft=repricing.rewrite(removal.draft))\n",
+        after="    return removal\n",
+        tests=SMALL_CHANGES,
+    ),
+    Bug(
+        id="catalog-old-order",
+        says="After prices changed, offerings have the labels of those that were at their place before.",
+        file="core/scheduling/catalog_table.py",
+        before='column.rows(places) if of == "offering" else column',
+        after="column",
+        tests=SMALL_CHANGES,
+    ),
+    Bug(
+        id="catalog-sold-out-as-dearer",
+        says="An offering that is sold out counts as one at another price.",
+        file="core/scheduling/catalog_table.py",
+        before="if one is not other and replace(one, price=other.price) != other:",
+        after="if False:",
+        tests=ANSWERS,
     ),
 )

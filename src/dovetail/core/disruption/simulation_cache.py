@@ -1,9 +1,9 @@
 """Keeps removal simulations from one pass to the next.
 
-A `RemovalSimulation` is expensive to build for a large cluster and cheap to update when pods moved or nodes left. The
-cache updates it while only that has changed since the last pass, and labels of nodes that nothing reads; otherwise it
-builds a new one. Pods that wait for a node take room in the simulation, so while there are any, a simulation is built
-for that pass alone; the kept one is updated again afterwards.
+A `RemovalSimulation` is expensive to build for a large cluster and cheap to update when pods moved, nodes left or
+prices changed. The cache updates it while only that has changed since the last pass, and labels of nodes that nothing
+reads; otherwise it builds a new one. Pods that wait for a node take room in the simulation, so while there are any, a
+simulation is built for that pass alone; the kept one is updated again afterwards.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.daemon_overhead import read_daemons
 from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
+from dovetail.core.scheduling.repricing import catalog_changes
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -50,9 +51,9 @@ class SimulationCache:
     """What one pass leaves to the next: removal simulations, the pods of each node by shape, the facts of each node.
 
     There is one simulation for consolidation and one for everything else; both share one if their inputs are the same.
-    All keys are values: names, and the fields that `_differ_only_in_nodes` and `_node_changes` compare.
-    Snapshots and nodes are immutable, so the same object is taken for the same value without comparing it. An updated
-    pass over 10,000 nodes takes a fraction of a new one (docs/concepts/caches.md has the figures).
+    All keys are values: names, prices, and the fields that `_differ_only_in_nodes_and_prices` and `_node_changes`
+    compare. Snapshots and nodes are immutable, so the same object is taken for the same value without comparing it. An
+    updated pass over 10,000 nodes takes a fraction of a new one (docs/concepts/caches.md has the figures).
     """
 
     def __init__(self) -> None:
@@ -82,10 +83,11 @@ class SimulationCache:
         if consolidating not in self._kept:
             return None
         before, removal_simulation = self._kept.pop(consolidating)
-        if not _differ_only_in_nodes(before, inputs):
+        if not _differ_only_in_nodes_and_prices(before, inputs):
             return None
+        prices = catalog_changes(before.snapshot.catalogs, inputs.snapshot.catalogs)
         changes = _node_changes(before, inputs)
-        if changes is None:
+        if changes is None or prices is None:
             return None
         self._updates += len(changes.changed) + len(changes.removed)
         nodes = len(inputs.snapshot.nodes)
@@ -99,6 +101,8 @@ class SimulationCache:
             removal_simulation.follow(removal_simulation.row(node.name), node, closed=node.name in inputs.closed)
             for node in changes.changed
         )
+        if done and prices:
+            removal_simulation.reprice(inputs.snapshot, prices)
         return removal_simulation if done else None
 
 
@@ -142,13 +146,12 @@ def _build(inputs: SimulationInputs, pod_index: PodIndex) -> RemovalSimulation:
     )
 
 
-def _differ_only_in_nodes(before: SimulationInputs, after: SimulationInputs) -> bool:
+def _differ_only_in_nodes_and_prices(before: SimulationInputs, after: SimulationInputs) -> bool:
     old, new = before.snapshot, after.snapshot
     return (
         before.respect_preferences == after.respect_preferences
         and old.nodepools.keys() == new.nodepools.keys()
         and all(pool.equal_ignoring_counts(new.nodepools[name]) for name, pool in old.nodepools.items())
-        and old.catalogs == new.catalogs
         and read_daemons(old) == read_daemons(new)
         and old.storage == new.storage
         and old.namespaces == new.namespaces

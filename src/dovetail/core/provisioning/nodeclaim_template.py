@@ -11,9 +11,10 @@ import msgspec
 
 from dovetail.core.lifecycle.nodepool_hash import hash_annotations
 from dovetail.core.provisioning.launch_backoff import Backoffs, launch_annotations
+from dovetail.core.scheduling.catalog_table import CandidateType
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import count_values
-from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS, CandidateType
+from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS
 from dovetail.model.catalog import InstanceType
 from dovetail.model.duration import Duration
 from dovetail.model.kube_object import ObjectMeta, OwnerReference

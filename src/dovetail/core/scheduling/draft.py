@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dovetail.core.scheduling.catalog_table import CandidateType
 from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
 from dovetail.core.scheduling.host_ports import HostPort
-from dovetail.core.scheduling.instance_type_table import CandidateType, NodePoolTemplate
+from dovetail.core.scheduling.instance_type_table import NodePoolTemplate
 from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.topology_counts import TopologyCounts
@@ -59,6 +60,21 @@ class Draft:
                 known = tuple(each for each in known if self._holds(self.options.within(key, (each,))))
             self._possible[key] = known
         return known
+
+    def with_options(self, options: DraftOptions, witness: int) -> "Draft":
+        """The same pods and domains with other options; the type at `witness` holds the pods."""
+        return Draft(
+            self.number,
+            options,
+            self.total,
+            self.below,
+            witness,
+            self.pods,
+            self.shapes,
+            self.ports,
+            self.counted,
+            self._possible,
+        )
 
     def could_match(self, wanted: Alternative) -> bool:
         """Whether some type that holds its pods also matches this alternative."""

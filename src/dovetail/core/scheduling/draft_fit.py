@@ -104,6 +104,10 @@ class DraftFit:
     def __init__(self) -> None:
         self._tolerated: dict[tuple[PreferenceLevel, InstanceTypeTable], str] = {}
 
+    def clear(self) -> None:
+        """Forget the NodePools, because they have new tables."""
+        self._tolerated.clear()
+
     def step(self, draft: Draft, attempt: Attempt) -> DraftStep | str:
         """The draft with one more pod, or why it does not accept it."""
         shape, allowance = attempt.shape, attempt.allowance

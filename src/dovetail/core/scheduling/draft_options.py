@@ -18,8 +18,9 @@ from operator import ge
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.core.scheduling.catalog_table import CandidateType, Mask
 from dovetail.core.scheduling.host_ports import HostPort, conflict
-from dovetail.core.scheduling.instance_type_table import CandidateType, InstanceTypeTable, Mask
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.model.catalog import InstanceType
 from dovetail.model.requirements import Requirement, Requirements

@@ -2,18 +2,14 @@
 
 `type_of[i]`, `price[i]` and `offerings[i]` describe offering i; `net` has, for each type, its allocatable less daemon
 overhead as a resource vector (-1 everywhere if the daemon pods alone do not fit). Since offerings are sorted by price,
-the first offering of a type in any subset is its cheapest. For each label, a `Column` has the distinct requirements and
-an id for each offering or type, so a requirement is evaluated once for each distinct value.
+the first offering of a type in any subset is its cheapest.
 
 `NodePoolTemplate` is what a table is built from: the requirements of the NodePool with the labels that all its nodes
 get, and its candidate types. A type is a candidate if its requirements intersect these and an available offering is
 compatible. The DaemonSets that would run on a type determine its overhead and its used host ports.
 
-What does not depend on the NodePool is in `CatalogTable`, which NodePools with equal instance types share: the sorted
-offerings, the columns, and the net resources for each set of daemon pods. A table takes its rows from there.
-
-Tables are cached while NodePool, instance types, DaemonSets and resource columns are equal, catalogs while the instance
-types are.
+What does not depend on the NodePool is in `CatalogTable`, which NodePools with equal instance types share. A table
+takes its rows from there. Tables are cached while NodePool, instance types, DaemonSets and resource columns are equal.
 """
 
 from bisect import bisect_right
@@ -24,126 +20,26 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.core.scheduling.catalog_table import (
+    CandidateType,
+    CatalogTable,
+    Column,
+    Ids,
+    Mask,
+    catalog_of,
+    offered,
+    required_labels,
+)
 from dovetail.core.scheduling.daemon_overhead import Daemons, RunningDaemons
-from dovetail.core.scheduling.host_ports import HostPort
-from dovetail.core.scheduling.resource_vector import ResourceUnits, any_negative
+from dovetail.core.scheduling.resource_vector import ResourceUnits
 from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType, Offering
-from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, is_node_class_label, provider_domain
+from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
 from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirement, Requirements
-from dovetail.model.resources import ZERO, Quantity, Resources, subtract
+from dovetail.model.resources import ZERO, Quantity
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
-
-Mask = npt.NDArray[np.bool_]
-Ids = npt.NDArray[np.intp]
-
-
-class Column:
-    """The requirements of all rows on one label: the distinct ones, and the id of each row's (-1: none)."""
-
-    def __init__(self, distinct: Sequence[Requirement], ids: npt.NDArray[np.int32]) -> None:
-        self.distinct = distinct
-        self.ids = ids
-        self.empty = not (ids >= 0).any()  # no row has a requirement on the label
-
-    @staticmethod
-    def read(rows: Iterable[Requirements], key: str) -> "Column":
-        """The column of a label over these rows."""
-        numbers: dict[Requirement, int] = {}
-        ids = [numbers.setdefault(row.get(key), len(numbers)) if key in row else -1 for row in rows]
-        return Column(tuple(numbers), np.array(ids, dtype=np.int32))
-
-    def rows(self, chosen: Ids) -> "Column":
-        """The column of some of the rows."""
-        return Column(self.distinct, self.ids[chosen])
-
-    def admitted(self, wanted: Requirement) -> Mask:
-        """The rows that are compatible with `wanted`; a row without a requirement on the label is."""
-        return self._where(
-            each.intersects(wanted) or (each.tolerates_absence and wanted.tolerates_absence) for each in self.distinct
-        )
-
-    def optional(self) -> Mask:
-        """The rows that accept the absence of the label."""
-        return self._where(each.tolerates_absence for each in self.distinct)
-
-    def _where(self, answers: Iterable[bool]) -> Mask:
-        return np.array([*answers, True], dtype=np.bool_)[self.ids]
-
-
-class CatalogTable:
-    """Instance types and their available offerings, sorted by price; shared by all NodePools that may launch them."""
-
-    def __init__(self, types: tuple[InstanceType, ...]) -> None:
-        self.types = types
-        entries = [
-            (offering.price, each.name, index, offering)
-            for index, each in enumerate(types)
-            for offering in each.offerings
-            if offering.available
-        ]
-        entries.sort(key=lambda entry: (entry[0], entry[1]))
-        self.offerings = [offering for _, _, _, offering in entries]
-        self.type_of = np.array([index for _, _, index, _ in entries], dtype=np.intp)
-        self.price = np.array([price for price, _, _, _ in entries], dtype=np.float64)
-        self.type_keys = sorted({key for each in types for key in each.requirements})
-        self.offering_keys = sorted({key for each in self.offerings for key in each.requirements})
-        self._columns: dict[tuple[str, str], Column] = {}
-        self._candidates: dict[tuple[int, object], CandidateType] = {}
-        self._nets: dict[tuple[tuple[str, ...], CandidateType], list[int]] = {}
-
-    def type_column(self, key: str) -> Column:
-        """The requirements of the types on a label."""
-        if ("type", key) not in self._columns:
-            self._columns["type", key] = Column.read((each.requirements for each in self.types), key)
-        return self._columns["type", key]
-
-    def offering_column(self, key: str) -> Column:
-        """The requirements of the offerings on a label."""
-        if ("offering", key) not in self._columns:
-            self._columns["offering", key] = Column.read((each.requirements for each in self.offerings), key)
-        return self._columns["offering", key]
-
-    def offered(self, requirements: Requirements, well_known: frozenset[str]) -> Ids:
-        """The positions of the offerings that requirements allow, of types that they allow (`fitting_types`)."""
-        types = np.ones(len(self.types), dtype=np.bool_)
-        offerings = np.ones(len(self.offerings), dtype=np.bool_)
-        for key, wanted in requirements.items():
-            types &= self.type_column(key).admitted(wanted)
-            offerings &= self.offering_column(key).admitted(wanted)
-        for key in self.offering_keys:
-            if key not in requirements and key not in well_known:
-                offerings &= self.offering_column(key).optional()
-        for key in required_labels(requirements):
-            types &= self._sets(key)
-        return np.flatnonzero(offerings & types[self.type_of])
-
-    def _sets(self, key: str) -> Mask:
-        """The types that set a label, themselves or by some offering, available or not."""
-        return np.array([key in each.requirements or _offered(each, key) for each in self.types], dtype=np.bool_)
-
-    def candidate(self, index: int, running: "RunningDaemons") -> "CandidateType":
-        """A type with the daemon pods that would run on it; equal ones are one object."""
-        found = self._candidates.get((index, running.value))
-        if found is None:
-            if len(self._candidates) > MAX_CANDIDATES * len(self.types):
-                self._candidates.clear()
-                self._nets.clear()
-            found = CandidateType(self.types[index], running.overhead, running.ports)
-            self._candidates[index, running.value] = found
-        return found
-
-    def net(self, candidate: "CandidateType", units: ResourceUnits) -> list[int]:
-        """Allocatable less daemon overhead; -1 everywhere if that is negative in any resource."""
-        known = self._nets.get((units.names, candidate))
-        if known is None:
-            allocatable, overhead = units.amounts(candidate.type.allocatable), units.amounts(candidate.overhead)
-            overdrawn = any_negative(subtract(candidate.type.allocatable, candidate.overhead))
-            known = [-1 if overdrawn else a - b for a, b in zip(allocatable, overhead, strict=True)]
-            self._nets[units.names, candidate] = known
-        return known
 
 
 class Sizes:
@@ -175,6 +71,7 @@ class InstanceTypeTable:
         self._offered = offered  # positions in the catalog
         self._types = np.unique(catalog.type_of[offered])  # of `choices`
         self.offerings: tuple[Offering, ...] = tuple([catalog.offerings[each] for each in offered.tolist()])
+        self.numbers: Ids = catalog.numbers[offered]
         self.type_of: Ids = np.searchsorted(self._types, catalog.type_of[offered])
         self.price: npt.NDArray[np.float64] = catalog.price[offered]
         net = [catalog.net(choice, units) for choice in self.choices]
@@ -249,16 +146,12 @@ _RECENT_TABLES: deque[_CachedTable] = deque(maxlen=64)
 """The most recent tables. A table depends only on the inputs stored with it, so equal inputs can share one."""
 
 
-_RECENT_CATALOGS: deque[CatalogTable] = deque(maxlen=8)
-"""The most recent catalogs. A catalog depends only on its types."""
-
-
 def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> InstanceTypeTable:
     """The table of a NodePool; it has no types if none is compatible."""
     for known in tuple(_RECENT_TABLES):
         if known.made_from(pool, snapshot, daemons, units):
             return known.type_table
-    catalog = _catalog_of(snapshot.catalogs.get(pool.name, ()))
+    catalog = catalog_of(snapshot.catalogs.get(pool.name, ()))
     template, offered = read_template(pool, snapshot, daemons, catalog)
     type_table = InstanceTypeTable(template, units, catalog, offered)
     relaxed = snapshot.relax_min_values
@@ -266,30 +159,8 @@ def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Res
     return type_table
 
 
-def _catalog_of(types: tuple[InstanceType, ...]) -> CatalogTable:
-    """The catalog of these types; a recent one if its types are equal."""
-    for known in tuple(_RECENT_CATALOGS):
-        if known.types is types or known.types == types:
-            return known
-    catalog = CatalogTable(types)
-    _RECENT_CATALOGS.append(catalog)
-    return catalog
-
-
-MAX_CANDIDATES = 16
-"""For so many different sets of daemon pods, a catalog keeps its types with their overhead."""
-
 LIFECYCLE_LABELS = (REGISTERED, INITIALIZED)
 """Labels that every node gets while it starts: DaemonSets may select them, NodeClaims must not have them."""
-
-
-@dataclass(frozen=True, eq=False)
-class CandidateType:
-    """An instance type that a draft may become, with its daemon overhead and used host ports."""
-
-    type: InstanceType
-    overhead: Resources
-    ports: tuple[HostPort, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,19 +246,6 @@ def fitting_types(
         each
         for each in types
         if each.requirements.intersects(requirements) is None
-        and all(key in each.requirements or _offered(each, key) for key in required)
+        and all(key in each.requirements or offered(each, key) for key in required)
         and any(True for _ in each.compatible_offerings(requirements, well_known))
     )
-
-
-def required_labels(requirements: Requirements) -> set[str]:
-    """The labels of a provider that a type or an offering has to set."""
-    return {
-        key
-        for key, wanted in requirements.items()
-        if not wanted.tolerates_absence and provider_domain(key) and not is_node_class_label(key)
-    }
-
-
-def _offered(instance_type: InstanceType, key: str) -> bool:
-    return any(key in offering.requirements for offering in instance_type.offerings)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.core.scheduling.instance_type_table import InstanceTypeTable, Mask
+from dovetail.core.scheduling.catalog_table import Mask
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.model.resources import NODES, ZERO, Quantity, Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
 

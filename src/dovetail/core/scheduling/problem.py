@@ -203,6 +203,14 @@ class Problem:
             if type_table.choices:
                 yield type_table
 
+    def reprice(self, snapshot: Snapshot) -> dict[InstanceTypeTable, InstanceTypeTable]:
+        """Go on with a snapshot that has other prices and the same offerings; the new table for each old one."""
+        before = self.type_tables
+        self.snapshot = snapshot
+        self.type_tables = tuple(self._type_tables([each.template.pool for each in before]))
+        self._roots = {type_table: root_options(type_table) for type_table in self.type_tables}
+        return dict(zip(before, self.type_tables, strict=True))
+
     def root(self, type_table: InstanceTypeTable) -> DraftOptions:
         """The options of a new draft of a NodePool whose limits exclude no instance type."""
         return self._roots[type_table]

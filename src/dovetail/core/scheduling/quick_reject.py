@@ -32,13 +32,25 @@ class QuickReject:
         self._solver_state = solver_state
         self._problem = solver_state.problem
         self._draft_fit: DraftFit = solver_state.draft_fit
-        self._different_tables = tuple({each.offer: each for each in reversed(self._problem.type_tables)}.values())
+        self.read_tables()
         self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
         """By shape: the last level, and the first candidate rows on which it fits, one more than matter."""
+
+    def read_tables(self) -> None:
+        """Read the instance type tables of the problem, again after they changed."""
+        self._different_tables = tuple({each.offer: each for each in reversed(self._problem.type_tables)}.values())
 
     def clear(self) -> None:
         """Forget the candidate rows, because the problem changed."""
         self._rows_by_shape.clear()
+
+    def forget_row(self, row: int) -> None:
+        """Forget the candidate rows of shapes that have this row among them, because it takes fewer pods now."""
+        self._rows_by_shape = {shape: found for shape, found in self._rows_by_shape.items() if row not in found[1]}
+
+    def rows_read(self, pods: PodsToReschedule) -> set[int]:
+        """The rows whose free resources decide `find_blocker`."""
+        return {row for shape in pods.shapes for row in self.candidate_rows(shape)}
 
     def find_blocker(self, row: int, pods: PodsToReschedule, purchase: PurchaseTerms) -> Pod | None:
         """A pod of the queue that blocks the removal of a row, or None if only a simulation can tell.

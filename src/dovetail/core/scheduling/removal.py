@@ -26,7 +26,8 @@ Queue = Sequence[Entry]
 class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Whether a node can be removed. `blocker` is the pod that no other node accepts.
 
-    `limits` names the NodePool limits without which the pod could be placed.
+    `limits` names the NodePool limits without which the pod could be placed. `rows` are the existing nodes that take
+    its pods.
     """
 
     kind: Literal["delete", "replace", "stay"]
@@ -34,6 +35,7 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
     draft: Draft | None = None
     blocker: Pod | None = None
     limits: str = ""
+    rows: tuple[int, ...] = ()
 
 
 class PlainRun(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -58,14 +60,14 @@ class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class SimulationResult:
-    """The outcome of a run: rows that took pods other than plain ones, drafts, and the first pod without a place."""
+    """The outcome of a run: the first pod without a place, drafts, and the existing nodes that took pods."""
 
     __slots__ = ("blocker", "drafts", "rows")
 
-    def __init__(self) -> None:
-        self.rows: set[int] = set()
-        self.blocker: Pod | None = None
-        self.drafts: tuple[Draft, ...] = ()
+    def __init__(self, blocker: Pod | None, drafts: tuple[Draft, ...], rows: tuple[int, ...]) -> None:
+        self.blocker = blocker
+        self.drafts = drafts
+        self.rows = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +81,22 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class JointRemoval:
-    """The drafts that the removal of several nodes needs, or the pod and the limits that block it."""
+    """The drafts that the removal of several nodes needs, or the pod and the limits that block it.
+
+    `rows` are the existing nodes that take pods, `shapes` the shapes of all pods to reschedule.
+    """
 
     drafts: tuple[Draft, ...]
     blocker: Pod | None
+    rows: tuple[int, ...]
+    shapes: tuple[PodShape, ...]
     limits: str = ""
 
 
-def retry_unplaced(placer: PodPlacer, waiting: Queue, rows: set[int]) -> Pod | None:
+def retry_unplaced(placer: PodPlacer, waiting: Queue) -> Pod | None:
     """Retry pods that topology rules refused, since pods placed later may satisfy them; the first left, or None."""
     while waiting:
-        left = []
-        for pod, shape in waiting:
-            found = placer.place(pod, shape)
-            if found is None:
-                left.append((pod, shape))
-            elif isinstance(found, int):
-                rows.add(found)
+        left = [(pod, shape) for pod, shape in waiting if placer.place(pod, shape) is None]
         if len(left) == len(waiting):
             return left[0][0]
         waiting = left

@@ -4,8 +4,9 @@ One problem and one solver state serve all nodes. A removal marks the journal, r
 places their pods by the usual placement, reads the result, and undoes everything: the cost is that of the pods, not of
 the cluster. Results are cached until a change of the cluster affects them.
 
-`follow` and `remove_node` apply changes of single nodes. Invariant: the results afterwards equal the results of a new
-simulation (`tests/properties/test_following.py`).
+`follow` and `remove_node` apply changes of single nodes, `reprice` applies other prices; `removal_answers` says which
+results survive. Invariant: the results afterwards equal the results of a new simulation
+(`tests/properties/test_following.py`, `test_small_changes.py`).
 """
 
 from collections import Counter
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 import msgspec
 
+from dovetail.core.scheduling.catalog_table import PriceChange
 from dovetail.core.scheduling.drain_simulation import DrainSimulation, EvictionPermits
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodConstraints, PodIndex, PodShape
@@ -32,6 +34,8 @@ from dovetail.core.scheduling.removal import (
     SimulationResult,
     retry_unplaced,
 )
+from dovetail.core.scheduling.removal_answers import RemovalAnswers, RowState
+from dovetail.core.scheduling.repricing import Repricing
 from dovetail.core.scheduling.shared_removals import RunKey, SharedRemovals
 from dovetail.core.scheduling.single_node_fit import PlainRuns, SingleNodeFit, plain_level
 from dovetail.core.scheduling.solver import run, scheduling_order
@@ -87,10 +91,8 @@ class RemovalSimulation:
         self._plain_runs = PlainRuns(self._problem, self._plain)
         self._queues: dict[int, PodsToReschedule] = {}  # by row: its pods in the order they are placed
         self._prices: dict[int, float | None] = {}
-        self._removals: dict[int, Removal] = {}
-        self._shared = SharedRemovals(self._problem)
+        self._answers = RemovalAnswers(self._queues, SharedRemovals(self._problem))
         self._shared_keys: dict[int, RunKey | None] = {}
-        self._sets: dict[tuple[tuple[int, ...], Bounds], JointRemoval] = {}
         self.expecting, self.quick_reject = self._place_waiting_pods()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -122,9 +124,9 @@ class RemovalSimulation:
     def remove_together(self, rows: Sequence[int], bounds: Bounds) -> JointRemoval:
         """Simulate the removal of several nodes; nothing is changed."""
         rows_and_bounds = (tuple(rows), bounds)
-        known = self._sets.get(rows_and_bounds)
+        known = self._answers.joint.get(rows_and_bounds)
         if known is None:
-            known = self._sets[rows_and_bounds] = self._simulate_set(rows_and_bounds[0], bounds)
+            known = self._answers.joint[rows_and_bounds] = self._simulate_set(rows_and_bounds[0], bounds)
         return known
 
     def uninitialized_destination(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
@@ -132,12 +134,8 @@ class RemovalSimulation:
 
         Other simulations exclude these nodes. This one includes them, so its result is not cached.
         """
-        removed = self._solver_state.removed
-        opened = [
-            row
-            for row, node in enumerate(self._problem.existing_nodes.nodes)
-            if not node.initialized and row in removed
-        ]
+        removed, nodes = self._solver_state.removed, self._problem.existing_nodes.nodes
+        opened = [row for row in sorted(removed) if not nodes[row].initialized]
         if not opened:
             return None
         for row in opened:
@@ -149,7 +147,7 @@ class RemovalSimulation:
             trail = self._simulate(rows, placer, self._removed_pods(self._queue(rows, bounds)))
         finally:
             removed.update((row, row) for row in opened)
-        return next((self._problem.existing_nodes.nodes[row] for row in opened if row in trail.rows), None)
+        return next((nodes[row] for row in opened if row in trail.rows), None)
 
     def _simulate_set(self, rows: tuple[int, ...], bounds: Bounds) -> JointRemoval:
         purchasable = self._purchasable_without(rows)
@@ -160,8 +158,9 @@ class RemovalSimulation:
         removed_pods = self._removed_pods(self._queue(rows, bounds))
         trail = self._simulate(rows, placer, removed_pods)
         if trail.blocker is None:
-            return JointRemoval(trail.drafts, None)
-        return JointRemoval((), trail.blocker, self._blocking_limits(rows, removed_pods, bounds))
+            return JointRemoval(trail.drafts, None, trail.rows, removed_pods.shapes)
+        limits = self._blocking_limits(rows, removed_pods, bounds)
+        return JointRemoval((), trail.blocker, trail.rows, removed_pods.shapes, limits)
 
     def _queue(self, rows: Sequence[int], bounds: Bounds) -> Queue:
         """The pods of these rows to reschedule, in the order they are placed."""
@@ -214,9 +213,9 @@ class RemovalSimulation:
 
     def remove(self, row: int) -> Removal:
         """Simulate the removal of one node; nothing is changed."""
-        known = self._removals.get(row)
+        known = self._answers.single.get(row)
         if known is None:
-            known = self._removals[row] = self._with_limits(row, self._simulate_one(row))
+            known = self._answers.single[row] = self._with_limits(row, self._simulate_one(row))
         return known
 
     def _with_limits(self, row: int, removal: Removal) -> Removal:
@@ -237,25 +236,28 @@ class RemovalSimulation:
             return Removal("delete", price)
         removed_pods = self._removed_from(row)
         if row not in self._shared_keys:
-            self._shared_keys[row] = self._shared.key(row, removed_pods)
+            self._shared_keys[row] = self._answers.shared.key(row, removed_pods)
         key = self._shared_keys[row]
         if key is None:
             return self._simulate_row(row, removed_pods, price)
-        known = self._shared.find(key, removed_pods, price)
+        known = self._answers.shared.find(key, removed_pods, price)
         if known is None:
             known = self._simulate_row(row, removed_pods, price)
-            self._shared.keep(key, removed_pods, known)
+            self._answers.shared.keep(key, removed_pods, known)
         return known
 
     def _simulate_row(self, row: int, removed_pods: PodsToReschedule, price: float | None) -> Removal:
         purchase = PurchaseTerms(price, self._purchasable_without((row,)))
+        read = self._quick_reject.rows_read(removed_pods)
         blocker = self._quick_reject.find_blocker(row, removed_pods, purchase)
         if blocker is not None:
-            return Removal("stay", price, blocker=blocker)
+            return Removal("stay", price, blocker=blocker, rows=tuple(read))
         trail = self._simulate((row,), self._single_node_fit(purchase), removed_pods)
+        read.update(trail.rows)
         if trail.blocker is not None:
-            return Removal("stay", price, blocker=trail.blocker)
-        return Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
+            return Removal("stay", price, blocker=trail.blocker, rows=tuple(read))
+        draft = next(iter(trail.drafts), None)
+        return Removal("delete" if draft is None else "replace", price, draft, rows=tuple(read))
 
     def _single_node_fit(self, purchase: PurchaseTerms) -> SingleNodeFit:
         max_drafts = 0 if purchase.below is None else 1
@@ -282,13 +284,13 @@ class RemovalSimulation:
         mark = solver_state.journal.mark()
         for row in rows:
             solver_state.remove(row, removed_pods.spreads)
-        trail = SimulationResult()
-        trail.blocker = self._find_unplaced(placer, removed_pods, trail)
-        trail.drafts = tuple(solver_state.drafts)
+        blocker = self._find_unplaced(placer, removed_pods)
+        rows = solver_state.journal.written(solver_state.free, mark)
+        trail = SimulationResult(blocker, tuple(solver_state.drafts), rows)
         solver_state.undo(mark)
         return trail
 
-    def _find_unplaced(self, placer: PodPlacer, pods: PodsToReschedule, trail: SimulationResult) -> Pod | None:
+    def _find_unplaced(self, placer: PodPlacer, pods: PodsToReschedule) -> Pod | None:
         """Place all pods; returns a pod that nothing accepts, or None."""
         waiting: list[Entry] = []
         single_node_fit = placer if isinstance(placer, SingleNodeFit) else None
@@ -303,17 +305,23 @@ class RemovalSimulation:
             if unfit is not None:
                 return unfit
             pod, shape = step
-            found = placer.place(pod, shape)
-            if isinstance(found, int):
-                trail.rows.add(found)
-            if found is None:
+            if placer.place(pod, shape) is None:
                 if not self._has_rules[shape.constraints]:
                     return pod  # nodes only fill up, so a retry does not help
                 waiting.append((pod, shape))
         unfit = single_node_fit.add_collected() if single_node_fit is not None else None
         if unfit is not None:
             return unfit
-        return retry_unplaced(placer, waiting, trail.rows)
+        return retry_unplaced(placer, waiting)
+
+    def reprice(self, snapshot: Snapshot, changes: Sequence[PriceChange]) -> None:
+        """Go on with a snapshot in which nothing but these prices of offerings has changed."""
+        repricing = Repricing(changes, self._problem.reprice(snapshot))
+        self._purchasable = Purchasable(self._problem)
+        self._solver_state.forget_tables()
+        self._quick_reject.read_tables()
+        self._prices.clear()
+        self._answers.reprice(repricing)
 
     def remove_node(self, row: int) -> bool:
         """Remove a node that is being deleted or gone. False as for `follow`."""
@@ -337,15 +345,10 @@ class RemovalSimulation:
         problem, solver_state = self._problem, self._solver_state
         if not problem.existing_nodes.same_labels(row, node):
             return False
-        before = (
-            self._shapes_on(row),
-            Counter(problem.counted_shapes(row)),
-            tuple(problem.free[row]),
-            row in solver_state.removed,
-        )
+        before = self._row_state(row, closed=row in solver_state.removed)
         problem.replace_node(row, node, gone=gone)
-        after = self._shapes_on(row), Counter(problem.counted_shapes(row)), tuple(problem.free[row]), closed
-        left, come = before[1] - after[1], after[1] - before[1]
+        after = self._row_state(row, closed=closed)
+        left, come = before.counted - after.counted, after.counted - before.counted
         if not all(self._add_shape(*bound_pod) for bound_pod in problem.bound_pods[row]):
             return False
         if not self._topology.record_move(row, [*left.elements()], [*come.elements()]):
@@ -360,23 +363,22 @@ class RemovalSimulation:
         solver_state.removed.pop(row, None)
         if closed:
             solver_state.removed[row] = row
-        if gone:
-            solver_state.drop_domain(row)
-        self._forget(row, everything=gone or before != after)
+        lost_domains = solver_state.drop_domain(row) if gone else []
+        if before == after and not gone:
+            self._answers.forget_row(row)
+        elif gone or (before.only_fills_up(after) and not problem.limits.remaining):
+            self._quick_reject.forget_row(row)
+            changed = self._topology.moved({**left, **come}).union(lost_domains)
+            self._answers.forget_dependent(row, self._topology.ruled_by(changed))
+        else:
+            self._answers.forget_all()
+            self._quick_reject.clear()
         return True
 
-    def _forget(self, row: int, *, everything: bool) -> None:
-        """Drop cached results: all of them, or only those of a row, whose pods changed but use and count the same."""
-        if everything:
-            self._removals.clear()
-            self._sets.clear()
-            self._shared.clear()
-            self._quick_reject.clear()
-        else:  # the results of the row name its pods
-            self._removals.pop(row, None)
-            self._sets = {
-                rows_and_bounds: found for rows_and_bounds, found in self._sets.items() if row not in rows_and_bounds[0]
-            }
+    def _row_state(self, row: int, *, closed: bool) -> RowState:
+        shapes = Counter(shape for _, shape in self._problem.bound_pods[row])
+        counted = Counter(self._problem.counted_shapes(row))
+        return RowState(shapes, counted, tuple(self._problem.free[row]), closed)
 
     def _add_shape(self, pod: Pod, shape: PodShape) -> bool:
         """Add a new shape; False if it needs new resource columns, labels or rules."""
@@ -388,10 +390,6 @@ class RemovalSimulation:
                 return False
             self._read(constraints)
         return True
-
-    def _shapes_on(self, row: int) -> Counter[PodShape]:
-        """The shapes of the pods that use resources of a row."""
-        return Counter(shape for _, shape in self._problem.bound_pods[row])
 
     def _price(self, row: int) -> float | None:
         if row not in self._prices:

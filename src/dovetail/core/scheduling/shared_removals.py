@@ -6,8 +6,8 @@ same rows whichever of these nodes is removed. Only one removal of them is simul
 
 The key is a value: the price, and for each run of plain pods the number of its candidate array in the problem (which
 stands for tolerations, node alternatives and size class), the need, and the number of pods. An answer is the kind of
-removal and the position of the blocking pod in the queue, and holds while the simulation is unchanged. Replacements are
-not shared: a draft names its pods.
+removal, the position of the blocking pod in the queue and the rows that take pods, and holds while the simulation is
+unchanged. Replacements are not shared: a draft names its pods.
 """
 
 from typing import Literal
@@ -25,7 +25,7 @@ class SharedRemovals:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._answers: dict[tuple[RunKey, float | None], tuple[Literal["delete", "stay"], int]] = {}
+        self._answers: dict[tuple[RunKey, float | None], tuple[Literal["delete", "stay"], int, tuple[int, ...]]] = {}
 
     def clear(self) -> None:
         """Forget all answers, because the simulation changed."""
@@ -48,12 +48,12 @@ class SharedRemovals:
         known = self._answers.get((key, price))
         if known is None:
             return None
-        kind, position = known
-        return Removal(kind, price, blocker=pods.queue[position][0] if position >= 0 else None)
+        kind, position, rows = known
+        return Removal(kind, price, blocker=pods.queue[position][0] if position >= 0 else None, rows=rows)
 
     def keep(self, key: RunKey, pods: PodsToReschedule, removal: Removal) -> None:
         """Keep the answer for equal nodes."""
         if removal.kind == "replace":
             return
         position = next((at for at, (pod, _) in enumerate(pods.queue) if pod is removal.blocker), -1)
-        self._answers[key, removal.price] = removal.kind, position
+        self._answers[key, removal.price] = removal.kind, position, removal.rows

@@ -121,11 +121,21 @@ class SolverState:
         self.topology.read_host(row)
         self.journal.commit()
 
-    def drop_domain(self, row: int) -> None:
-        """Remove a node that no longer exists from the known domains, permanently."""
+    def forget_tables(self) -> None:
+        """Drop what was found about the instance type tables, because the problem has new ones."""
+        self.draft_fit.clear()
+        self._eligible.clear()
+
+    def drop_domain(self, row: int) -> list[SpreadCounts]:
+        """Remove a node that no longer exists from the known domains, permanently; the rules that lost one."""
+        lost = []
         for topology_counts in self.topology.spreads:
+            known = len(topology_counts.nodes_by_domain)
             topology_counts.drop_row(row, self.journal)
+            if len(topology_counts.nodes_by_domain) < known:
+                lost.append(topology_counts)
         self.journal.commit()
+        return lost
 
     def _count(self, shape: PodShape, row: int, by: int) -> None:
         for topology_counts in self.topology.counted_by[shape.constraints]:

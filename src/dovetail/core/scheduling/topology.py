@@ -42,6 +42,13 @@ class PodTopologyRules:
     keys: tuple[str, ...]  # the topology keys other than hostname, sorted
     unconstrained: bool  # no rule applies
 
+    @property
+    def counts(self) -> Iterator[TopologyCounts]:
+        """The counts of all rules."""
+        yield from (topology_counts for topology_counts, _ in self.spread)
+        yield from self.affinity.parts if self.affinity is not None else ()
+        yield from self.anti_affinity
+
 
 class Topology:
     """The rules of the pods that a run may place, and of the pods on existing nodes."""
@@ -152,6 +159,22 @@ class Topology:
             for constraints in left:
                 self._rows_by_constraints[constraints].remove(row)
         return all(self._rows_of(constraints) for constraints in left if constraints.required_anti_affinity)
+
+    def moved(self, shapes: Iterable[PodShape]) -> set[TopologyCounts]:
+        """The counts that change for other hosts too when such pods leave or join a host."""
+        return {
+            topology_counts
+            for constraints in {shape.constraints for shape in shapes}
+            for topology_counts in self.counted_by[constraints]
+            if not (topology_counts.by_host and isinstance(topology_counts, AntiAffinityCounts))
+        }
+
+    def ruled_by(self, changed: Collection[TopologyCounts]) -> Iterator[PodConstraints]:
+        """The constraints of pods with a rule among those of these counts."""
+        for constraints, levels in self._levels.items() if changed else ():
+            rules = [self._rules[level] for level in levels if level in self._rules]
+            if any(topology_counts in changed for each in rules for topology_counts in each.counts):
+                yield constraints
 
     @property
     def spreads(self) -> Collection[SpreadCounts]:

@@ -52,6 +52,10 @@ class Journal:
         else:
             table.pop(key, None)
 
+    def written(self, table: dict[Any, Any], mark: int) -> tuple[Any, ...]:
+        """The keys of a table that were written since the mark."""
+        return tuple({key for each, key, _ in self._entries[mark:] if each is table})
+
     def undo(self, mark: int) -> None:
         """Restore the state at the mark."""
         entries = self._entries
