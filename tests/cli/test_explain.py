@@ -85,6 +85,15 @@ def test_a_nodepool_has_what_is_allowed_now_its_budgets_limits_and_conditions(ex
     assert text["Ready"] == ["True"]
 
 
+def test_a_nodepool_says_what_a_move_must_save(explain):
+    pool = nodepool("general", disruption={"minSavings": "60%"})
+    required = json.loads(explain("nodepool", "general", "-o", "json", pools=[pool]).stdout)["minSavings"]
+    assert required["percentage"] == "60%"
+    assert required["turnover"] == 1.0  # all pods were just bound
+    told = f"minSavings 60%: consolidation must save ${required['dollarsPerHourAndEviction']:.4f}/h for each pod"
+    assert told in explain("nodepool", "general", pools=[pool]).stdout
+
+
 def test_documents_note_that_no_budget_applies_to_expiration(explain):
     hard, soft = nodepool("general"), nodepool("general", disruption={"expireAfter": "9h"})
     rows = [

@@ -11,6 +11,7 @@ from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.disruption.validation import revalidate
 from dovetail.core.explain.node import explain_node
+from dovetail.core.explain.nodepool import explain_pool
 from dovetail.core.explain.plan_summary import summarize
 from dovetail.core.verdict_wording import verdict_line
 from dovetail.core.wording import message
@@ -72,6 +73,22 @@ def test_a_replacement_that_saves_less_than_required_is_refused_with_the_figures
         "saves $0.500/h for 1 eviction: below the threshold of $0.570/h "
         "(minSavings 120% of nodepool default, turnover 100%)"
     )
+
+
+def test_a_nodepool_says_what_must_be_saved_for_each_eviction():
+    found = half_empty(minSavings="120%")
+    told = explain_pool(found.nodepools["default"], PassContext(found)).restraint
+    assert told is not None
+    assert (str(told.min_savings), told.turnover) == ("120%", 1.0)
+    assert told.per_eviction == pytest.approx(said(found, "single-node", "a").small_saving.required)
+
+
+@pytest.mark.parametrize(
+    "disruption", [{"minSavings": "0%"}, {"minSavings": "50%", "consolidationPolicy": "WhenEmpty"}]
+)
+def test_a_nodepool_without_restraint_says_nothing_of_it(disruption):
+    found = half_empty(**disruption)
+    assert explain_pool(found.nodepools["default"], PassContext(found)).restraint is None
 
 
 @pytest.mark.parametrize(("written", "expected"), [("800%", ["a"]), ("801%", [])])

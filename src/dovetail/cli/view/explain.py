@@ -4,6 +4,7 @@ A node: the obstacles of every disruption method in order, its repair, or the st
 budgets and limits allow now. A pod: its node or why it is pending, and what protects it from eviction.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +26,7 @@ from dovetail.cli.view.verdict import (
     verdict_document,
 )
 from dovetail.core.disruption.command import HOURS_PER_MONTH
+from dovetail.core.disruption.restraint import PoolRestraint
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
 from dovetail.core.explain.node import NodeExplanation
 from dovetail.core.explain.nodepool import BudgetView, PoolExplanation
@@ -35,6 +37,7 @@ from dovetail.core.pdbs import never_allows
 from dovetail.core.verdict_wording import pod_waits, pool_lines
 from dovetail.core.wording import message, obstacle
 from dovetail.model.duration import Duration
+from dovetail.model.kube_object import Condition
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.refusal import Refusal, RefusalCode
@@ -181,6 +184,7 @@ def pool_document(explained: PoolExplanation) -> dict[str, Any]:
         "at": stamp(explained.at),
         "verdict": pool_verdict_document(explained.verdict, explained.at),
         "consolidationPolicy": explained.pool.consolidation_policy,
+        "minSavings": _restraint_document(explained.restraint),
         "nodes": {"total": explained.counts.total, "disrupting": explained.counts.disrupting},
         "fault": explained.fault or None,
         "unreadable": explained.unreadable or None,
@@ -208,6 +212,16 @@ def pool_document(explained: PoolExplanation) -> dict[str, Any]:
     }
 
 
+def _restraint_document(restraint: PoolRestraint | None) -> dict[str, Any] | None:
+    if restraint is None:
+        return None
+    return {
+        "percentage": str(restraint.min_savings),
+        "turnover": round(restraint.turnover, 3),
+        "dollarsPerHourAndEviction": round(restraint.per_eviction, 6),
+    }
+
+
 def _allowed_document(reason: Reason, explained: PoolExplanation) -> dict[str, Any]:
     if reason is Reason.EXPIRED and explained.expires:
         return {"reason": str(reason), "limit": None, "left": None, "changesAt": None, "note": explained.expires}
@@ -230,6 +244,8 @@ def _pool_text(console: Console, explained: PoolExplanation) -> None:
     console.print(
         f"{kind}, {counted(counts.total, 'initialized node')}, {counts.disrupting} disrupting or NotReady", style="dim"
     )
+    if explained.restraint is not None:
+        console.print(_restraint_text(explained.restraint), style="dim")
     if explained.unreadable:
         console.print(f"\nBlocked: {explained.unreadable}", style="red")
     if explained.no_catalog:
@@ -247,12 +263,21 @@ def _pool_text(console: Console, explained: PoolExplanation) -> None:
         console.print()
         console.print(table)
     if pool.status.conditions:
-        table = plain_table("CONDITION", "STATUS", "REASON", "MESSAGE")
-        for each in pool.status.conditions:
-            colour = "green" if each.status == "True" else "red" if each.status == "False" else "yellow"
-            table.add_row(each.type, Text(each.status, style=colour), each.reason, each.message)
-        console.print()
-        console.print(table)
+        _conditions_text(console, pool.status.conditions)
+
+
+def _conditions_text(console: Console, conditions: Iterable[Condition]) -> None:
+    table = plain_table("CONDITION", "STATUS", "REASON", "MESSAGE")
+    for each in conditions:
+        colour = "green" if each.status == "True" else "red" if each.status == "False" else "yellow"
+        table.add_row(each.type, Text(each.status, style=colour), each.reason, each.message)
+    console.print()
+    console.print(table)
+
+
+def _restraint_text(restraint: PoolRestraint) -> str:
+    required = f"${restraint.per_eviction:.4f}/h for each pod that it evicts (turnover {restraint.turnover:.0%})"
+    return f"minSavings {restraint.min_savings}: consolidation must save {required}"
 
 
 def _allowed_text(console: Console, explained: PoolExplanation) -> None:

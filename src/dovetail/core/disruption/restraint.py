@@ -16,6 +16,7 @@ evicted pods away from nodes that are deleted next (`next_removals`).
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.candidates import Candidate, node_price
@@ -25,6 +26,8 @@ from dovetail.core.disruption.pass_context import EvictionPrice, PassContext
 from dovetail.core.lifecycle.pod_events import bound_at
 from dovetail.model.instants import subtract
 from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.nodepool import NodePool
+from dovetail.model.percentage import Percentage
 from dovetail.model.refusal import Refusal, RefusalCode, SmallSaving
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
@@ -36,6 +39,24 @@ LEAST_TURNOVER = 0.25
 def required_saving(candidates: Sequence[Candidate], context: PassContext) -> float:
     """What a command with these candidates has to save, in dollars an hour; 0 where nothing is required."""
     return sum(_required(each, context) for each in candidates if each.pool.min_savings is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRestraint:
+    """minSavings of a NodePool: what a command must save for each ordinary pod that it evicts, in dollars an hour."""
+
+    min_savings: Percentage
+    turnover: float
+    per_eviction: float
+
+
+def pool_restraint(pool: NodePool, context: PassContext) -> PoolRestraint | None:
+    """What consolidation of this NodePool must save; None if any saving is enough, or it moves no pods."""
+    written = pool.min_savings
+    if written is None or pool.static or pool.consolidation_policy == "WhenEmpty":
+        return None
+    price = _eviction_price(pool.name, context)
+    return PoolRestraint(written, price.turnover, written.share * price.dollars * price.turnover)
 
 
 def savings_refusal(candidates: Sequence[Candidate], saving: float, context: PassContext) -> Refusal | None:

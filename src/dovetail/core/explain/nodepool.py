@@ -8,6 +8,7 @@ from dovetail.core.disruption.delays import expiration_without_budgets
 from dovetail.core.disruption.events import unreadable_objects
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan
+from dovetail.core.disruption.restraint import PoolRestraint, pool_restraint
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
 from dovetail.core.explain.missing_catalogs import ignored_because, ignored_nodepools, missing_catalogs
 from dovetail.core.explain.node import explain_nodes
@@ -56,6 +57,7 @@ class PoolExplanation:
     limits: tuple[Limit, ...]
     nodes: tuple[ClusterNode, ...]
     verdict: PoolVerdict
+    restraint: PoolRestraint | None = None
     expires: str = ""  # how nodes expire, if no budget applies to that
     fault: str = ""
     no_catalog: str = ""  # why its instance types are not known, or that no provider manages it
@@ -84,6 +86,7 @@ def explain_pool(pool: NodePool, context: PassContext, plan: PassPlan | None = N
         ),
         nodes=nodes,
         verdict=pool_verdict(explain_nodes(nodes, context, plan), context),
+        restraint=pool_restraint(pool, context),
         expires=expiration_without_budgets(pool),
         fault=fault,
         no_catalog=_no_catalog(pool, snapshot),
