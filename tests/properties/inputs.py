@@ -191,7 +191,7 @@ class Inputs:
             consolidation_grace_period=Delay.parse("30s") if self.rng.random() < 0.2 else None,
             budgets=(),
             expire_after=Delay.parse("2h") if self.rng.random() < 0.2 else None,
-            min_savings=Percentage(self.version % 3 * 30) if self.version % 2 else None,
+            min_savings=Percentage(self.version % 3 * 30),
         )
 
     def put(self, kind, value):

@@ -14,12 +14,14 @@ from dovetail.model.kube_object import Condition
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
+from dovetail.model.percentage import Percentage
 from dovetail.model.resources import Quantity
 from dovetail.settings import DecisionOptions
 from reference.clusters import random_cluster
 
 POLICIES = ("WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced")
 SPANS = ("0s", "0s", "1m", "1h", "Never")
+UNRESTRAINED = Percentage(0)  # minSavings: else hardly anything would be simulated
 ANNOTATIONS = ({DO_NOT_DISRUPT: "true"}, {DO_NOT_DISRUPT: "90s"}, {"example.com/seen": "yes"}, {})
 structs = msgspec.structs
 
@@ -57,6 +59,7 @@ class Story:
             consolidation_grace_period=Delay.parse("30s") if self.rng.random() < 0.2 else None,
             budgets=(BudgetSpec(nodes=draw(("1", "50%"))),) if self.rng.random() < 0.2 else (),
             expire_after=Delay.parse("2h") if self.rng.random() < 0.2 else None,
+            min_savings=None if self.rng.random() < 0.2 else UNRESTRAINED,
         )
         return structs.replace(pool, spec=structs.replace(pool.spec, disruption=written))
 

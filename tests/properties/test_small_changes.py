@@ -22,7 +22,7 @@ from dovetail.model.nodepool import Disruption
 from dovetail.settings import DecisionOptions
 from properties.answers import empty_memos
 from properties.inputs import budget
-from properties.test_planning import POLICIES, Story, told
+from properties.test_planning import POLICIES, UNRESTRAINED, Story, told
 from properties.test_shared_removals import copied
 from reference.chance.dice import APPS, NAMESPACES
 from reference.clusters import random_cluster
@@ -80,7 +80,12 @@ class SmallChanges(Story):
     def _disrupting(self, pool):
         if self.rng.random() < 0.3:
             return super()._disrupting(pool)
-        at_once = Disruption(consolidation_policy=POLICIES[0], consolidate_after=Delay.parse("0s"), budgets=())
+        at_once = Disruption(
+            consolidation_policy=POLICIES[0],
+            consolidate_after=Delay.parse("0s"),
+            budgets=(),
+            min_savings=UNRESTRAINED,
+        )
         return structs.replace(pool, spec=structs.replace(pool.spec, disruption=at_once))
 
     def change(self):
