@@ -58,6 +58,7 @@ def disruptable(nodes: int, regime: str) -> Snapshot:
     plain = cluster(nodes, regime)
     return replace(
         plain,
+        at=AT + timedelta(hours=2),  # no pod cools down: every method simulates
         nodes=tuple(_settled(node, rng.random()) for node in plain.nodes),
         nodepools={name: _consolidating(pool) for name, pool in plain.nodepools.items()},
         pdbs=tuple(_budgets(nodes // 5, rng)),
