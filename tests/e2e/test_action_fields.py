@@ -33,5 +33,5 @@ def test_an_empty_node_stays_as_long_as_the_action_is_not_allowed(prepared, crd_
         eventually(lambda: not running(cluster, namespace), "the pod is gone", within=60)
         eventually(lambda: why_it_stays(cluster) == code, f"plan says {code}", within=60, every=2)
         assert len(nodes(cluster)) == 1
-        apply(cluster, pool())
+        apply(cluster, spelled(pool(), crd_owner))
         eventually(lambda: not nodes(cluster), "once it is allowed, the node goes", within=120)
