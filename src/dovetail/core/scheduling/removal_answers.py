@@ -1,7 +1,8 @@
 """The results of simulated removals, kept while changes of the cluster leave them as they are.
 
-Besides the pods of its own node, the result for a node depends on the rows that took the pods and those that quick
-reject looked at (`Removal.rows`), and on the counts of the topology rules of the pods.
+The result for a node depends on its own pods, and on the rows in `Removal.rows`: those that took the pods, and those
+that the check before the simulation (`quick_reject`) read. It also depends on how many pods each domain has, where a
+topology rule of the pods counts them.
 
 A row that only takes fewer pods than before changes no other result: pods are placed on the first row that accepts
 them, so a row that took none of the pods could as well be absent. A row that takes more may be the first for any pod,
